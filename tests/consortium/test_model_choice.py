@@ -39,6 +39,7 @@ def test_who_searches(given, model, simulated, searched):
         ("trees", {"class_weights": "balanced"}, ""),
         ("arrays", {"accumulate": 2}, "training.accumulate: this model is trained by its own fu"),
         ("arrays", {"precision": "bf16"}, "training.precision: this model is trained by its own"),
+        ("arrays", {"sharpness": 0.1}, "training.sharpness: this model is trained by its own"),
         ("arrays", {"weight_decay": "auto"}, ""),
         ("network", {"accumulate": 2, "precision": "bf16", "weight_decay": "auto"}, ""),
     ],

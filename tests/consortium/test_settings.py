@@ -162,5 +162,9 @@ def test_accumulated_batches_are_larger_and_computed_in_passes():
     assert (train.batch_size, train.passes, train.precision) == (128, 4, "bf16")
     local = learn_settings(data, training=section.changes).local
     assert (local.batch_size, local.passes) == (128, 4)
+    sharp = section.model_copy(update={"sharpness": 0.05}).changes
+    found = defaults_for(data, 40, "mlp", sharp)
+    assert found.train.sharpness == found.tune.sharpness == 0.05
+    assert found.plain(found.train).sharpness == 0  # scaffold and fedegoists
     plain = defaults_for(data, 40, "mlp", {"accumulate": 2}).train
     assert (plain.batch_size, plain.passes) == (2 * defaults_for(data).train.batch_size, 2)

@@ -87,10 +87,10 @@ def fitting_methods(training: TrainingSection, kind: ModelKind) -> TrainingSecti
 
 
 UNUSED: dict[ModelKind, frozenset[str]] = {
-    "arrays": frozenset({"accumulate", "precision", "class_weights"}),
+    "arrays": frozenset({"accumulate", "precision", "class_weights", "sharpness"}),
     "trees": frozenset(
         {"accumulate", "batch_size", "momentum", "optimiser", "precision", "schedule"}
-        | {"weight_decay"}
+        | {"sharpness", "weight_decay"}
     ),
 }
 """Settings of training that mean nothing to some kinds of models."""
@@ -153,6 +153,11 @@ def remarks_on(
         f"{name}: counts on steps of gradient descent; trained with sgd, not with {optimiser}"
         for name in methods
         if METHOD_ENTRIES[name].plain_steps and optimiser != "sgd"
+    ]
+    remarks += [
+        f"{name}: counts on plain steps; trained without sharpness"
+        for name in methods
+        if METHOD_ENTRIES[name].plain_steps and train.sharpness
     ]
     of_gradients = [name for name in methods if METHOD_ENTRIES[name].server_sees == "gradients"]
     if estimate is not None and "local" not in ESTIMATOR_ENTRIES[estimate.estimator].settings:

@@ -32,6 +32,8 @@ class ArrayTrainer(ModuleTrainer):
             raise SettingsError(NO_STEPS)
         if settings.class_weights is not None:
             raise SettingsError(f"{NO_STEPS}; set the weights of classes in fit")
+        if settings.sharpness:
+            raise SettingsError(f"{NO_STEPS}; leave out sharpness")
         if silo.weights is not None:
             raise SettingsError("a model on arrays takes no weights of samples; leave them out")
         rows = silo.splits["train"]

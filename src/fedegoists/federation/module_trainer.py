@@ -6,6 +6,7 @@ batches and give the same numbers up to rounding.
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 
 import torch
@@ -43,6 +44,7 @@ from fedegoists.federation.silo_operations import (
     gradient_batch,
     learning_rates,
     pass_slices,
+    sample_passes,
     step_noise,
     training_plan,
     weighted,
@@ -181,6 +183,9 @@ class ModuleTrainer:
                 seen = network.augmented(inputs, singly=settings.clip is not None)
                 given = (seen, targets, own, factors, silo.factors(batch))
                 loss, gradients = self._in_passes(settings, tensors, given, seed, step)
+                if settings.sharpness:
+                    with _moved(tensors, update.free(gradients), settings.sharpness):
+                        _, gradients = self._in_passes(settings, tensors, given, seed, step)
                 if settings.noise:
                     vector = schema.flatten(dict(zip(schema.names, gradients, strict=True)))
                     drawn = step_noise(settings, vector.shape, len(positions), seed, step)
@@ -196,7 +201,7 @@ class ModuleTrainer:
             parameters=self._with_statistics(silo, trained),
             loss=(total / settings.steps).item(),
             samples=len(positions),
-            sample_passes=settings.steps * min(settings.batch_size, len(positions)),
+            sample_passes=sample_passes(settings, len(positions)),
             anchor=schema.flatten(added.anchor) if added.anchor and terms.anchor_rate else None,
             momentum=None if terms.momentum is None else update.momentum(schema),
         )
@@ -454,6 +459,20 @@ def _dense(gradients: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
     return tuple(one.to_dense() if one.layout == torch.sparse_coo else one for one in gradients)
 
 
+@contextmanager
+def _moved(tensors: list[Tensor], gradients: Sequence[Tensor], radius: float) -> Iterator[None]:
+    """Move tensors in place by a length along gradients, and then put them back."""
+    before = [tensor.detach().clone() for tensor in tensors]
+    with torch.no_grad():
+        length = torch.stack([(one * one).sum() for one in gradients]).sum().sqrt()
+        along = radius / length.clamp_min(TINY)
+        torch._foreach_add_(tensors, [along * one for one in gradients])
+    yield
+    with torch.no_grad():
+        for tensor, value in zip(tensors, before, strict=True):
+            tensor.copy_(value)
+
+
 class _Update:
     """The steps of an optimiser, tensor by tensor, with a state that starts at zero."""
 
@@ -484,10 +503,21 @@ class _Update:
         found = schema.flatten(dict(zip(schema.names, self.speeds, strict=True)))
         return found if self._settings.optimiser == "sgd" else torch.zeros_like(found)
 
+    def free(self, gradients: Sequence[Tensor]) -> list[Tensor]:
+        """Return gradients that are zero for tensors which stand still in the next step."""
+        still = set(self._still)
+        return [
+            torch.zeros_like(one) if place in still else one for place, one in enumerate(gradients)
+        ]
+
+    @property
+    def _still(self) -> list[int]:
+        return self._frozen[self._count < self._first_steps]
+
     def step(self, gradients: tuple[Tensor, ...], rate: float, added: "_AddedGradient") -> None:
         """Move the tensors along their gradients, and beside them to an anchor, in place."""
         aside = added.aside(self._tensors, rate)
-        frozen = self._frozen[self._count < self._first_steps]
+        frozen = self._still
         before = {place: self._tensors[place].detach().clone() for place in frozen}
         self._descend(gradients, rate, added)
         if aside is not None:

@@ -81,6 +81,10 @@ class TrainSettings(Validated):
         Whether training images are flipped and shifted by up to four pixels at random.
     class_weights : "balanced" or tuple of float, optional
         The weight of each class in the loss.
+    sharpness : float
+        The radius of sharpness-aware steps (SAM), with two gradients in each: the second is taken
+        where the loss is higher, at parameters moved by this length along the first one, and the
+        step is taken with it. Foret et al., "Sharpness-aware minimization", 2021. Zero for none.
     halve : bool
         Whether a silo whose training diverges tries again with half of the learning rate.
     clip : float, optional
@@ -103,6 +107,7 @@ class TrainSettings(Validated):
     total_steps: Annotated[int, Field(ge=1)] | None = None
     augment: bool = False
     class_weights: ClassWeights | None = None
+    sharpness: float = Field(default=0.0, ge=0, allow_inf_nan=False)
     halve: bool = True
     clip: float | None = None
     noise: float = 0.0
@@ -112,7 +117,17 @@ class TrainSettings(Validated):
         check_privacy(self.clip, self.noise)
         if self.optimiser != "sgd" and self.momentum >= 1:
             raise SettingsError(f"momentum is {self.momentum}; {self.optimiser} needs less than 1")
+        if self.sharpness and self.clip is not None:
+            raise SettingsError(
+                "sharpness-aware steps take two gradients, and privacy accounts for one; leave out "
+                "sharpness, or use no privacy"
+            )
         return self
+
+    @property
+    def gradients_each_step(self) -> int:
+        """How many gradients a step takes."""
+        return 2 if self.sharpness else 1
 
 
 class Representation(Validated):

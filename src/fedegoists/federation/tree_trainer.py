@@ -42,6 +42,8 @@ class TreeTrainer(ModuleTrainer):
                 "boosted trees cannot be trained with privacy: the noise is made for gradients; "
                 "use logistic or linear, or no privacy"
             )
+        if settings.sharpness:
+            raise SettingsError("boosted trees take no steps of descent; leave out sharpness")
         terms = request.terms
         if terms is not None and (set(terms.tensors) - {"momentum"} or terms.representation):
             raise SettingsError(NO_GRADIENTS)
