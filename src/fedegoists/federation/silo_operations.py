@@ -248,11 +248,6 @@ def step_noise(
     return gaussian_noise(shape, spread, seed, step, device)
 
 
-def sample_passes(settings: TrainSettings, size: int) -> int:
-    """Return how many samples go through the network in a round, each gradient counted."""
-    return settings.steps * min(settings.batch_size, size) * settings.gradients_each_step
-
-
 def pass_slices(count: int, passes: int) -> list[slice]:
     """Return the parts of a batch that go through a network one after the other.
 

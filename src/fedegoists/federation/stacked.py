@@ -51,7 +51,6 @@ from fedegoists.federation.silo_operations import (
     gradient_batch,
     learning_rates,
     pass_slices,
-    sample_passes,
     step_noise,
     training_part,
     training_plan,
@@ -193,7 +192,7 @@ class StackedSilos:
                 parameters=own,
                 loss=losses[k],
                 samples=len(self._positions["train"][k]),
-                sample_passes=sample_passes(settings, sizes[k]),
+                sample_passes=settings.sample_passes(sizes[k]),
                 anchor=None if anchors is None else anchors[k],
                 momentum=None if momenta is None else momenta[k],
             )
@@ -268,10 +267,11 @@ class StackedSilos:
             frozen = state["frozen"].index_select(0, state["early"].index_select(0, step))[0]
         batch = (plan, draws, weights, seeds)
         gradients, losses = self._in_passes(state, parameters, settings, *batch)
-        if settings.sharpness:
-            along = gradients if frozen is None else torch.where(frozen, 0.0, gradients)
+        if settings.sam_radius:
+            # Foret et al., "Sharpness-aware minimization", 2021: ∇ℓ(w + ρ ∇ℓ(w)/‖∇ℓ(w)‖).
+            along = gradients if frozen is None else gradients.masked_fill(frozen, 0.0)
             lengths = along.norm(dim=1, keepdim=True).clamp_min(TINY)
-            moved = parameters + settings.sharpness / lengths * along
+            moved = parameters + settings.sam_radius / lengths * along
             gradients, _ = self._in_passes(state, moved, settings, *batch)
         if "noise" in state:
             gradients = gradients + state["noise"].index_select(0, state["noise_step"])[0]
