@@ -39,8 +39,10 @@ def test_who_searches(given, model, simulated, searched):
         ("trees", {"class_weights": "balanced"}, ""),
         ("arrays", {"accumulate": 2}, "training.accumulate: this model is trained by its own fu"),
         ("arrays", {"precision": "bf16"}, "training.precision: this model is trained by its own"),
+        ("arrays", {"sam_radius": 0.1}, "training.sam_radius: this model is trained by its own"),
         ("arrays", {"weight_decay": "auto"}, ""),
         ("network", {"accumulate": 2, "precision": "bf16", "weight_decay": "auto"}, ""),
+        ("network", {"sam_radius": 0.1}, ""),
     ],
 )
 def test_a_setting_that_would_be_ignored_is_refused(kind, given, refused):
@@ -54,13 +56,16 @@ def test_a_setting_that_would_be_ignored_is_refused(kind, given, refused):
 
 def test_the_log_says_where_gradients_ignore_precision(tmp_path):
     names = ["North", "South"]
-    own = {"methods": ("local", "fedegoists"), "seeds": 1, "precision": "bf16"}
+    own = {"methods": ("local", "fedegoists"), "seeds": 1, "precision": "bf16", "sam_radius": 0.1}
     run = make(tmp_path, names, circle(names), **own)
     log = (run.folder / "log.txt").read_text()
     assert "fedegoists: its gradients are of whole batches with 32 bits" in log
     assert "local: its gradients" not in log
+    assert "fedegoists: counts on plain steps of gradient descent; trained without sam_radi" in log
+    assert "local: counts on plain" not in log
     zero = np.zeros((1, 1, 2, 2))
     for estimator, told in (("hypernetwork", True), ("transfer", False)):
         estimate = BenefitEstimate(("North", "South"), estimator, zero, zero, zero[0, 0])
         remarks = " ".join(remarks_on(run.repetitions, ("local",), estimate))
         assert (f"the estimator {estimator}: its gradients are of whole" in remarks) == told
+        assert (f"the estimator {estimator}: its gradients are of models as" in remarks) == told

@@ -77,6 +77,7 @@ def test_an_exported_forest_predicts_the_same_in_onnx(tmp_path):
         ({"learning_rate": "auto"}, None, "trees need a number, such as 0.1"),
         ({"optimiser": "adamw"}, None, "training.optimiser: trees are not trained by gradient"),
         ({"accumulate": 4}, None, "training.accumulate: trees are not trained by gradient"),
+        ({"sam_radius": 0.1}, None, "training.sam_radius: trees are not trained by gradient"),
         ({"precision": "bf16"}, None, "training.precision: trees are not trained by gradient"),
         ({"start": "runs/last"}, None, "trees of an earlier run fill their places"),
         ({"model": "mlp", "methods": ("bagging",)}, None, 'bagging: .* set model = "trees"'),

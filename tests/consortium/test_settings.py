@@ -164,3 +164,18 @@ def test_accumulated_batches_are_larger_and_computed_in_passes():
     assert (local.batch_size, local.passes) == (128, 4)
     plain = defaults_for(data, 40, "mlp", {"accumulate": 2}).train
     assert (plain.batch_size, plain.passes) == (2 * defaults_for(data).train.batch_size, 2)
+
+
+def test_sharpness_aware_steps_are_taken_by_all_but_methods_of_plain_steps():
+    from fedegoists.learning.datasets import load
+    from fedegoists.training.defaults import defaults_for, learn_settings
+
+    given = {"sam_radius": 0.05, "optimiser": "adamw"}
+    section = ConsortiumSettings(data={"source": "x"}, training=given).training
+    data = load("synthetic-weak")
+    found = defaults_for(data, 40, "mlp", section.changes)
+    assert found.train.sam_radius == found.tune.sam_radius == 0.05
+    assert found.plain(found.train).sam_radius == 0  # scaffold and fedegoists
+    assert learn_settings(data, training=section.changes).local.sam_radius == 0.05
+    with pytest.raises(ValueError, match="greater than or equal to 0"):
+        ConsortiumSettings(data={"source": "x"}, training={"sam_radius": -0.1})

@@ -249,6 +249,18 @@ def test_a_silo_that_clips_refuses_terms_about_representations(tmp_path, privacy
     assert "use another method, or no privacy" in asked(service, request_).refused
 
 
+@pytest.mark.parametrize("privacy", ['level = "standard"\n', "train_clip = 1.0\n"])
+def test_a_silo_that_trains_with_privacy_refuses_sharpness_aware_steps(tmp_path, privacy):
+    """Without counting an answer, although the request itself asks for no privacy."""
+    sharp = TRAIN.changed(settings=TRAIN.settings.changed(sam_radius=0.1))
+    limits = "[limits]\nrounds_per_day = 1\n"
+    free = SiloService(kit(tmp_path / "free", limits))
+    assert asked(free, sharp).reply.sample_passes == 2 * 5 * 16
+    service = SiloService(kit(tmp_path / "own", f"{limits}[privacy]\n{privacy}"))
+    assert "leave out sam_radius, or use no privacy" in asked(service, sharp).refused
+    assert asked(service, TRAIN).refused is None
+
+
 @pytest.mark.parametrize("clip", ["update_clip", "gradient_clip"])
 def test_a_shift_never_leaves_a_silo_that_bounds_what_does(tmp_path, clip):
     settings = read_silo_settings(kit(tmp_path, f"[privacy]\n{clip} = 1.0\n") / "silo.toml")

@@ -101,6 +101,18 @@ def test_three_rounds_by_hand():
         assert reports[1].sample_passes == {"a": 18 + 5 * 6, "b": 12 + 5 * 4, "c": 12}
 
 
+def test_with_two_gradients_a_step_variances_still_take_one():
+    """They are read off a loss; a second gradient would be of no use there."""
+    for both in chains(SILOS):
+        method = FedPAC(SETTINGS.changed(sam_radius=0.1), lam=LAM, head=0.3)
+        _, reports = played(method, both, GROUP, 1, CHAIN_START)
+        assert reports[0].sample_passes == {
+            "a": 2 * 18 + 5 * 6,
+            "b": 2 * 12 + 5 * 4,
+            "c": 2 * 12,
+        }
+
+
 @given(
     st.integers(0, 2**31),
     st.lists(st.floats(0.0, 5.0), min_size=2, max_size=5),

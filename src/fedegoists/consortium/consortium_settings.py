@@ -207,6 +207,9 @@ class TrainingSection(TypedSettings):
     by default."""
     batch_size: int | None = Field(default=None, ge=1, examples=[64])
     """Samples in a step."""
+    sam_radius: float = Field(default=0.0, ge=0)
+    """The radius of sharpness-aware steps (SAM), such as 0.05; a step then takes two gradients, and
+    twice the time."""
     accumulate: int = Field(default=1, ge=1, le=10_000)
     """Steps of this many times batch_size samples, which go through the network in as many passes:
     large batches in little memory."""
@@ -263,6 +266,8 @@ class TrainingSection(TypedSettings):
             given["accumulate"] = self.accumulate
         if self.precision != "float32":
             given["precision"] = self.precision
+        if self.sam_radius:
+            given["sam_radius"] = self.sam_radius
         for name in ("learning_rate", "weight_decay"):
             if isinstance(getattr(self, name), float):
                 given[name] = getattr(self, name)

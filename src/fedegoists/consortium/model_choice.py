@@ -87,10 +87,10 @@ def fitting_methods(training: TrainingSection, kind: ModelKind) -> TrainingSecti
 
 
 UNUSED: dict[ModelKind, frozenset[str]] = {
-    "arrays": frozenset({"accumulate", "precision", "class_weights"}),
+    "arrays": frozenset({"accumulate", "precision", "class_weights", "sam_radius"}),
     "trees": frozenset(
         {"accumulate", "batch_size", "momentum", "optimiser", "precision", "schedule"}
-        | {"weight_decay"}
+        | {"sam_radius", "weight_decay"}
     ),
 }
 """Settings of training that mean nothing to some kinds of models."""
@@ -154,6 +154,11 @@ def remarks_on(
         for name in methods
         if METHOD_ENTRIES[name].plain_steps and optimiser != "sgd"
     ]
+    remarks += [
+        f"{name}: counts on plain steps of gradient descent; trained without sam_radius"
+        for name in methods
+        if METHOD_ENTRIES[name].plain_steps and train.sam_radius
+    ]
     of_gradients = [name for name in methods if METHOD_ENTRIES[name].server_sees == "gradients"]
     if estimate is not None and "local" not in ESTIMATOR_ENTRIES[estimate.estimator].settings:
         of_gradients.append(f"the estimator {estimate.estimator}")
@@ -161,6 +166,11 @@ def remarks_on(
         f"{name}: its gradients are of whole batches with 32 bits, without accumulate and precision"
         for name in of_gradients
         if train.passes > 1 or train.precision != "float32"
+    ]
+    remarks += [
+        f"{name}: its gradients are of models as they are, without sam_radius"
+        for name in of_gradients
+        if train.sam_radius and name not in methods
     ]
     schema = federation.schema
     if schema.frozen:

@@ -32,6 +32,8 @@ class ArrayTrainer(ModuleTrainer):
             raise SettingsError(NO_STEPS)
         if settings.class_weights is not None:
             raise SettingsError(f"{NO_STEPS}; set the weights of classes in fit")
+        if settings.sam_radius:
+            raise SettingsError(f"{NO_STEPS}; leave out sam_radius")
         if silo.weights is not None:
             raise SettingsError("a model on arrays takes no weights of samples; leave them out")
         rows = silo.splits["train"]
@@ -50,7 +52,7 @@ class ArrayTrainer(ModuleTrainer):
             parameters=vector,
             loss=self.task.loss(outputs, targets).item(),
             samples=len(rows),
-            sample_passes=settings.steps * min(settings.batch_size, len(rows)),
+            sample_passes=settings.sample_passes(len(rows)),
             momentum=None if momentum is None else momentum.new_zeros(momentum.shape),
         )
 

@@ -6,6 +6,7 @@ batches and give the same numbers up to rounding.
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 
 import torch
@@ -180,7 +181,7 @@ class ModuleTrainer:
                 # What one sample changes is limited only if it does not change others.
                 seen = network.augmented(inputs, singly=settings.clip is not None)
                 given = (seen, targets, own, factors, silo.factors(batch))
-                loss, gradients = self._in_passes(settings, tensors, given, seed, step)
+                loss, gradients = self._of_step(settings, update, given, seed, step)
                 if settings.noise:
                     vector = schema.flatten(dict(zip(schema.names, gradients, strict=True)))
                     drawn = step_noise(settings, vector.shape, len(positions), seed, step)
@@ -196,10 +197,34 @@ class ModuleTrainer:
             parameters=self._with_statistics(silo, trained),
             loss=(total / settings.steps).item(),
             samples=len(positions),
-            sample_passes=settings.steps * min(settings.batch_size, len(positions)),
+            sample_passes=settings.sample_passes(len(positions)),
             anchor=schema.flatten(added.anchor) if added.anchor and terms.anchor_rate else None,
             momentum=None if terms.momentum is None else update.momentum(schema),
         )
+
+    def _of_step(
+        self,
+        settings: TrainSettings,
+        update: "_Update",
+        batch: tuple[Inputs, Tensor, Tensor | None, Tensor | None, Tensor | None],
+        seed: int,
+        step: int,
+    ) -> tuple[Tensor, tuple[Tensor, ...]]:
+        """Return the loss of a step, and the gradients that it is taken with.
+
+        Foret et al., "Sharpness-aware minimization", 2021, Algorithm 1: with the radius ρ, these
+        are ∇ℓ(w + ρ ∇ℓ(w)/‖∇ℓ(w)‖). Both are of the same function of w: with the same random
+        numbers, and with what passes change in training, such as running means, as it was.
+        """
+        network, given = self.network, (settings, update.tensors, batch, seed, step)
+        if not settings.sam_radius:
+            return self._in_passes(*given)
+        same = partial(stream_seed, seed, step, "both gradients")
+        with network.seeded(same):
+            loss, gradients = self._in_passes(*given)
+        moved = _moved(update.tensors, update.free(gradients), settings.sam_radius)
+        with moved, network.buffers_kept(), network.seeded(same):
+            return loss, self._in_passes(*given)[1]
 
     def _in_passes(
         self,
@@ -454,6 +479,22 @@ def _dense(gradients: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
     return tuple(one.to_dense() if one.layout == torch.sparse_coo else one for one in gradients)
 
 
+@contextmanager
+def _moved(tensors: list[Tensor], gradients: Sequence[Tensor], radius: float) -> Iterator[None]:
+    """Move tensors in place by a length along gradients, and then put them back."""
+    before = [tensor.detach().clone() for tensor in tensors]
+    with torch.no_grad():
+        length = torch.stack([(one * one).sum() for one in gradients]).sum().sqrt()
+        along = radius / length.clamp_min(TINY)
+        torch._foreach_add_(tensors, [along * one for one in gradients])
+    try:
+        yield
+    finally:
+        with torch.no_grad():
+            for tensor, value in zip(tensors, before, strict=True):
+                tensor.copy_(value)
+
+
 class _Update:
     """The steps of an optimiser, tensor by tensor, with a state that starts at zero."""
 
@@ -464,7 +505,7 @@ class _Update:
         tensors: list[Tensor],
         terms: LocalTerms,
     ) -> None:
-        self._settings, self._tensors, self._count = settings, tensors, 0
+        self._settings, self.tensors, self._count = settings, tensors, 0
         self._first_steps = terms.first_steps
         self._frozen = [
             [place for place, still in enumerate(frozen_names(schema, prefixes).values()) if still]
@@ -484,22 +525,34 @@ class _Update:
         found = schema.flatten(dict(zip(schema.names, self.speeds, strict=True)))
         return found if self._settings.optimiser == "sgd" else torch.zeros_like(found)
 
+    def free(self, gradients: Sequence[Tensor]) -> list[Tensor]:
+        """Return gradients, with zeros for tensors that are frozen in the next step."""
+        still = set(self._still)
+        return [
+            torch.zeros_like(one) if place in still else one for place, one in enumerate(gradients)
+        ]
+
+    @property
+    def _still(self) -> list[int]:
+        """The places of tensors that are frozen in the next step."""
+        return self._frozen[self._count < self._first_steps]
+
     def step(self, gradients: tuple[Tensor, ...], rate: float, added: "_AddedGradient") -> None:
         """Move the tensors along their gradients, and beside them to an anchor, in place."""
-        aside = added.aside(self._tensors, rate)
-        frozen = self._frozen[self._count < self._first_steps]
-        before = {place: self._tensors[place].detach().clone() for place in frozen}
+        aside = added.aside(self.tensors, rate)
+        frozen = self._still
+        before = {place: self.tensors[place].detach().clone() for place in frozen}
         self._descend(gradients, rate, added)
         if aside is not None:
-            torch._foreach_add_(self._tensors, aside)
+            torch._foreach_add_(self.tensors, aside)
         for place, value in before.items():
-            self._tensors[place].copy_(value)
+            self.tensors[place].copy_(value)
             for state in (self.speeds, self._squares):
                 if state:
                     state[place].zero_()
 
     def _descend(self, gradients: tuple[Tensor, ...], rate: float, added: "_AddedGradient") -> None:
-        settings, tensors = self._settings, self._tensors
+        settings, tensors = self._settings, self.tensors
         decay, one, two = settings.weight_decay, settings.momentum, settings.second_momentum
         self._count += 1
         if decay and settings.optimiser != "adamw":

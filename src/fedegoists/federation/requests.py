@@ -81,6 +81,12 @@ class TrainSettings(Validated):
         Whether training images are flipped and shifted by up to four pixels at random.
     class_weights : "balanced" or tuple of float, optional
         The weight of each class in the loss.
+    sam_radius : float
+        The radius of sharpness-aware steps (SAM), with two gradients in each: the second is taken
+        where the loss is higher, at parameters moved by this length along the first one, and the
+        step is taken with it. Both are of the loss on the samples alone, on the same batch: weight
+        decay and `LocalTerms` are added at the parameters where the step begins. Foret et al.,
+        "Sharpness-aware minimization", 2021. Zero for none.
     halve : bool
         Whether a silo whose training diverges tries again with half of the learning rate.
     clip : float, optional
@@ -103,6 +109,7 @@ class TrainSettings(Validated):
     total_steps: Annotated[int, Field(ge=1)] | None = None
     augment: bool = False
     class_weights: ClassWeights | None = None
+    sam_radius: float = Field(default=0.0, ge=0, allow_inf_nan=False)
     halve: bool = True
     clip: float | None = None
     noise: float = 0.0
@@ -112,7 +119,29 @@ class TrainSettings(Validated):
         check_privacy(self.clip, self.noise)
         if self.optimiser != "sgd" and self.momentum >= 1:
             raise SettingsError(f"momentum is {self.momentum}; {self.optimiser} needs less than 1")
+        if self.sam_radius and self.clip is not None:
+            raise SettingsError(
+                "sharpness-aware steps take two gradients, and privacy accounts for one; leave out "
+                "sam_radius, or use no privacy"
+            )
         return self
+
+    @property
+    def gradients_each_step(self) -> int:
+        """How many gradients a step takes."""
+        return 2 if self.sam_radius else 1
+
+    def sample_passes(self, size: int) -> int:
+        """Return how many samples of a silo with `size` go through the network in a round.
+
+        Examples
+        --------
+        >>> TrainSettings(steps=3, batch_size=64).sample_passes(10)
+        30
+        >>> TrainSettings(steps=3, batch_size=64, sam_radius=0.05).sample_passes(10)
+        60
+        """
+        return self.steps * min(self.batch_size, size) * self.gradients_each_step
 
 
 class Representation(Validated):

@@ -305,7 +305,7 @@ def _claim(request: Train, reply: Trained, samples: int | None) -> Problem | Non
         return None
     if reply.samples != samples:
         return "error", f"claims {reply.samples} training samples; it described {samples}"
-    passes = request.settings.steps * min(request.settings.batch_size, samples)
+    passes = request.settings.sample_passes(samples)
     if reply.sample_passes > passes:
         return "error", f"claims {reply.sample_passes} sample passes; there are {passes} in a round"
     return None

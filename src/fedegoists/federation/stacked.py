@@ -44,6 +44,7 @@ from fedegoists.federation.requests import (
     TrainSettings,
 )
 from fedegoists.federation.silo_operations import (
+    TINY,
     Silo,
     class_weights,
     evaluated_part,
@@ -191,7 +192,7 @@ class StackedSilos:
                 parameters=own,
                 loss=losses[k],
                 samples=len(self._positions["train"][k]),
-                sample_passes=settings.steps * min(settings.batch_size, sizes[k]),
+                sample_passes=settings.sample_passes(sizes[k]),
                 anchor=None if anchors is None else anchors[k],
                 momentum=None if momenta is None else momenta[k],
             )
@@ -261,7 +262,17 @@ class StackedSilos:
         if "step_weights" in state:
             weights = state["step_weights"].index_select(0, step)[0]
         seeds = state["seeds"].index_select(0, step)[0] if "seeds" in state else None
-        gradients, losses = self._in_passes(state, settings, plan, draws, weights, seeds)
+        frozen = None
+        if "frozen" in state:
+            frozen = state["frozen"].index_select(0, state["early"].index_select(0, step))[0]
+        batch = (plan, draws, weights, seeds)
+        gradients, losses = self._in_passes(state, parameters, settings, *batch)
+        if settings.sam_radius:
+            # Foret et al., "Sharpness-aware minimization", 2021: ∇ℓ(w + ρ ∇ℓ(w)/‖∇ℓ(w)‖).
+            along = gradients if frozen is None else gradients.masked_fill(frozen, 0.0)
+            lengths = along.norm(dim=1, keepdim=True).clamp_min(TINY)
+            moved = parameters + settings.sam_radius / lengths * along
+            gradients, _ = self._in_passes(state, moved, settings, *batch)
         if "noise" in state:
             gradients = gradients + state["noise"].index_select(0, state["noise_step"])[0]
             state["noise_step"].add_(1)
@@ -278,11 +289,10 @@ class StackedSilos:
         rate = state["rates"].index_select(0, step)
         if "pace" in state:
             rate = rate * state["pace"]
-        aside = frozen = before = None
+        aside = before = None
         if "aside" in state:
             aside = rate * state["aside"] * (state["anchor"] - parameters)
-        if "frozen" in state:
-            frozen = state["frozen"].index_select(0, state["early"].index_select(0, step))[0]
+        if frozen is not None:
             before = parameters.clone()
         if settings.optimiser == "sgd":
             momentum.mul_(settings.momentum).add_(gradients)
@@ -305,6 +315,7 @@ class StackedSilos:
     def _in_passes(
         self,
         state: dict[str, Tensor],
+        parameters: Tensor,
         settings: TrainSettings,
         plan: Tensor,
         draws: Tensor | None,
@@ -318,7 +329,7 @@ class StackedSilos:
         sums: tuple[Tensor, Tensor] | None = None
         for number, part in enumerate(parts):
             found = self._models.gradients(
-                state["parameters"],
+                parameters,
                 plan[:, part],
                 None if draws is None else draws[:, part],
                 None if weights is None else weights[:, part],

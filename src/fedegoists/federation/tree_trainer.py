@@ -42,6 +42,8 @@ class TreeTrainer(ModuleTrainer):
                 "boosted trees cannot be trained with privacy: the noise is made for gradients; "
                 "use logistic or linear, or no privacy"
             )
+        if settings.sam_radius:
+            raise SettingsError("boosted trees take no steps of descent; leave out sam_radius")
         terms = request.terms
         if terms is not None and (set(terms.tensors) - {"momentum"} or terms.representation):
             raise SettingsError(NO_GRADIENTS)
@@ -57,7 +59,7 @@ class TreeTrainer(ModuleTrainer):
             parameters=vector,
             loss=self.task.loss(outputs, targets, weighted(None, silo.factors(rows))).item(),
             samples=len(rows),
-            sample_passes=settings.steps * min(settings.batch_size, len(rows)),
+            sample_passes=settings.sample_passes(len(rows)),
             momentum=None if request.terms is None else request.terms.momentum,
         )
 

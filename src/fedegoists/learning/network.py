@@ -140,6 +140,24 @@ class Network:
             torch.manual_seed(seed())
             yield
 
+    @contextmanager
+    def buffers_kept(self) -> Iterator[None]:
+        """Context manager after which what passes change in training is as it was before.
+
+        The batch statistics of normalisation layers are not among it, see `set_mode`.
+        """
+        changing = {
+            prefix: layer
+            for prefix, layer in self._statistical.items()
+            if not isinstance(layer, _NormBase)
+        }
+        before = {name: own.clone() for name, own in self._buffers_of(changing).items()}
+        try:
+            yield
+        finally:
+            for name, own in before.items():
+                self.model.get_buffer(name).copy_(own)
+
     def augmented(self, inputs: Inputs, *, singly: bool = False) -> Inputs:
         """Return the inputs of a training batch as the user's own function changes them.
 

@@ -265,6 +265,7 @@ class FedPAC(MethodSettings):
             precision="float32",
             augment=False,
             class_weights=None,
+            sam_radius=0.0,
             halve=False,
         )
         requests = {

@@ -42,6 +42,7 @@ class Defaults:
 
     def plain(self, settings: TrainSettings) -> TrainSettings:
         """Return settings for methods that count on plain gradient descent."""
+        settings = settings.changed(sam_radius=0.0)
         if settings.optimiser == "sgd":
             return settings
         return settings.changed(optimiser="sgd", learning_rate=self.plain_rate, momentum=0.9)
