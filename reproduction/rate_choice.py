@@ -17,8 +17,7 @@ data. Then two other values of one parameter of the method are tried at the best
 rates for methods without a parameter: as many trials for all.
 
 Images decide with and without fine-tuning, where the method has both rows: what is tried counts by
-the better of the two, and is chosen for both. PFLlib's settings, where nothing is tried, have what
-was chosen for the same data and kind of partition in Tables 1 and 2.
+the better of the two, and is chosen for both.
 
 A rate is not chosen if training diverges in the deciding repetitions, in more than one in a hundred
 of all participants' rounds, and is not trained any further there; it may still diverge in others.
@@ -42,8 +41,7 @@ from fedegoists.methods.method_registry import TUNED
 from reproduction.cell_store import CellStore
 from reproduction.cells import Cell, CellResult, Plan, cells_of, diverges
 from reproduction.reproduced_tables import DECIDING, ReproducedTable
-from reproduction.scenarios import Scenario
-from reproduction.variants import PARAMETERS, VARIANTS, crossed_name, wide_name
+from reproduction.variants import DECIDED_TUNED, crossed_name, settings_tried, wide_name
 
 __all__ = [
     "ALL_FACTORS",
@@ -280,14 +278,9 @@ def deciding_cells(tables: Iterable[ReproducedTable], plan: Plan, store: CellSto
 
 def _deciding(cell: Cell, number: int) -> Deciding:
     """Return the cells that decide about the learning rate of a cell with `number` repetitions."""
-    scenario, repetitions, budget = cell.scenario, range(number), cell.budget
-    given = dict(scenario.options)
+    scenario, repetitions = cell.scenario, range(number)
     if cell.revision > 1:
         repetitions = range(DECIDING[0], DECIDING[-1] + 1)
-    if given.get("pooled"):
-        kept = {name: given[name] for name in ("partition", "beta") if name in given}
-        rivals = COMPETITION if cell.variant.depends_on_coalitions else ""
-        scenario, budget = Scenario(scenario.data, tuple(kept.items()), rivals), "converged"
     if _is_image(cell):
         options = tuple(
             (name, BETA if name == "beta" else value) for name, value in scenario.options
@@ -297,9 +290,9 @@ def _deciding(cell: Cell, number: int) -> Deciding:
         repetitions = repetitions if cell.revision > 1 else range(1)
     variant = cell.variant.base if cell.revision > 1 else cell.variant.chooser
     variants = [variant]
-    if _is_image(cell) and cell.revision > 1 and variant.followed(TUNED).name in VARIANTS:
+    if _is_image(cell) and cell.revision > 1 and variant.name in DECIDED_TUNED:
         variants.append(variant.followed(TUNED))
-    chooser = replace(cell, scenario=scenario, budget=budget, factor=1.0)
+    chooser = replace(cell, scenario=scenario, factor=1.0)
     return tuple(
         replace(chooser, variant=variant, repetition=repetition)
         for variant in variants
@@ -369,7 +362,7 @@ def _filled(
 
 def _further(cell: Cell, rate: Trial) -> list[Trial]:
     """Return two more trials at the best rate: other settings, or rates beside it."""
-    settings = PARAMETERS.get(cell.variant.method)
+    settings = settings_tried(cell.variant)
     if settings is None:
         return [Trial(rate.factor / BETWEEN), Trial(rate.factor * BETWEEN)]
     return [Trial(rate.factor, one) for one in settings]

@@ -278,12 +278,14 @@ def _of_pfllib() -> Iterator[ReproducedTable]:
                 for data, how, options in PFLLIB
             ),
             (LOCAL, *(one for one in FAIR_IMAGES if one.where == "best")),
+            chosen=False,
             budget=budget,
             repetitions=dict.fromkeys(BUDGETS, PFLLIB_REPETITIONS),
             notes=(
-                "Nobody competes: all clients train together. PFLlib reports the best test round; "
-                "here validation data, a tenth of each client's training images, chooses the "
-                "round, so numbers are lower than by its rule.",
+                "Nobody competes: all clients train together. As in PFLlib, all methods have one "
+                "learning rate and the settings of their papers. PFLlib reports the best test "
+                "round; here validation data, a tenth of each client's training images, chooses "
+                "the round, so numbers are lower than by its rule.",
             ),
             revision=2,
         )

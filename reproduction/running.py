@@ -54,13 +54,11 @@ class GroupProgress:
 
 def sources(tables: Sequence[ReproducedTable]) -> list[ReproducedTable]:
     """Return the tables whose cells are needed: for a derived table, those it is derived from."""
-    found: dict[str, ReproducedTable] = {}
+    found: list[ReproducedTable] = []
     for table in tables:
-        if table.derived:
-            found |= {name: TABLES[name] for name in ("table1", "table2")}
-        else:
-            found[table.name] = table
-    return list(found.values())
+        needed = [TABLES["table1"], TABLES["table2"]] if table.derived else [table]
+        found += [one for one in needed if one not in found]
+    return found
 
 
 def wanted_cells(tables: Sequence[ReproducedTable], plan: Plan, store: CellStore) -> list[Cell]:

@@ -24,6 +24,8 @@ Where = Literal["alone", "baseline", "published", "best"]
 Benefit = Literal["learned", "relative", "crossed", "denser", "measured", "everybody"]
 
 
+WIDEST = "-wide"
+"""End of the name of a row in the widest coalitions that competition allows."""
 BETWEEN = "+wise"
 """End of the name of a row whose models may be means of those before and after fine-tuning."""
 CROSSED = ", another trial's benefits"
@@ -136,7 +138,7 @@ BEST = Variant("egomix", "egomix", "published", settings=OUTER)
 
 def _wide(variant: Variant) -> Variant:
     """Return the same row in the widest coalitions that competition allows."""
-    return variant.renamed("-wide", where="best", benefit="everybody")
+    return variant.renamed(WIDEST, where="best", benefit="everybody")
 
 
 WIDE = _wide(BEST)
@@ -241,7 +243,7 @@ the start of every round."""
 
 def wide_name(name: str) -> str:
     """Return the name of a row in the widest coalitions."""
-    return f"{name.removesuffix('+ft')}-wide{'+ft' if name.endswith('+ft') else ''}"
+    return f"{name.removesuffix(TUNED)}{WIDEST}{TUNED if name.endswith(TUNED) else ''}"
 
 
 def crossed_name(name: str) -> str:
@@ -304,9 +306,11 @@ PARAMETERS: dict[str, tuple[tuple[str, Any], ...]] = {
     "fedfomo": (("server_rate", 0.5), ("server_rate", 1.5)),
     "feddbe": (("kappa", 1.0), ("kappa", 10.0)),
     "fedpac": (("lam", 0.1), ("lam", 10.0)),
+    "egomix-light": (("outer", 0.7), ("prior", False)),
 }
-"""The settings that are tried beside each method's defaults, two for every method. Methods without
-a parameter are tried at two more learning rates."""
+"""The settings that are tried beside each method's defaults, two for every method, by the method's
+name, or by the row's if that has other ones. Methods without a parameter are tried at two more
+learning rates."""
 
 _OTHERS = tuple(variant for variant in BASELINES if not variant.tuned)
 _MODERN = (
@@ -340,14 +344,28 @@ and in the widest coalitions, tuned and not."""
 _FEDPAC = Variant("fedpac", "fedpac")
 FAIR_WITH_CLASSES = (*FAIR, *_with_tuning(_FEDPAC, _wide(_FEDPAC)))
 """The same where samples have classes, which one method needs."""
+LIGHT = Variant(
+    "egomix-light",
+    "egomix",
+    "published",
+    settings=(("outer", 0.8), ("weighting", "samples"), ("by_class", False)),
+)
+"""EgoMix without what label counts do to its mixtures: of them only the prior is left, which every
+silo can add at home; and with a larger momentum of mixtures."""
 INTERPOLATED = tuple(
     _wide(variant).followed(BETWEEN)
-    for variant in (BEST, *_OTHERS, *_MODERN)
-    if variant.name in ("egomix", "fedavg", "scaffold", "fedavgm", "fedavgm-kept", "slowmo")
+    for variant in (LIGHT, *_OTHERS, *_MODERN)
+    if variant.name in ("egomix-light", "fedavg", "scaffold", "fedavgm", "fedavgm-kept", "slowmo")
 )
 """Means of the models before and after fine-tuning: of EgoMix, and of the averages that come
 nearest to it."""
-FAIR_IMAGES = (*FAIR_WITH_CLASSES, *INTERPOLATED)
+FAIR_IMAGES = (
+    *(row for row in FAIR_WITH_CLASSES if not row.tuned or row.base not in (BEST, WIDE)),
+    *_with_tuning(LIGHT, _wide(LIGHT)),
+    *INTERPOLATED,
+)
+DECIDED_TUNED = frozenset(variant.base.name for variant in FAIR_IMAGES if variant.ending == TUNED)
+"""The rows of images that are judged by the better of themselves and their fine-tuned models."""
 FAIR_HOSPITALS = (*FAIR_WITH_CLASSES, BEST.renamed(CROSSED, benefit="crossed"))
 
 VARIANTS: dict[str, Variant] = {
@@ -357,6 +375,12 @@ VARIANTS: dict[str, Variant] = {
     )
     for variant in rows
 }
+
+
+def settings_tried(variant: Variant) -> tuple[tuple[str, Any], ...] | None:
+    """Return the settings that are tried beside those of a row; None if it has no parameter."""
+    row = variant.base.name.removesuffix(WIDEST)
+    return PARAMETERS.get(row, PARAMETERS.get(variant.method))
 
 
 def variant_named(name: str) -> Variant:

@@ -24,7 +24,7 @@ from reproduction.running import done_of, left_of
 from reproduction.table_results import lines_of
 from reproduction.table_writing import write_tables
 from reproduction.tests.samples import curves, result, small, used
-from reproduction.variants import FAIR, PARAMETERS, crossed_name
+from reproduction.variants import FAIR, FAIR_IMAGES, PARAMETERS, crossed_name, settings_tried
 
 
 def preferred(table, plan, store):
@@ -421,12 +421,18 @@ def test_a_setting_that_makes_training_diverge_is_not_chosen(tmp_path):
 
 
 def test_every_parameter_that_is_tried_is_a_setting_of_its_method():
-    for method, trials in PARAMETERS.items():
+    rows = {variant.name: variant for variant in FAIR_IMAGES}
+    for name, trials in PARAMETERS.items():
+        variant = rows[name]
+        own = METHODS[variant.method](**dict(variant.settings))
+        assert settings_tried(variant) == trials
         assert len(trials) == 2
         for trial in trials:
-            changed = METHODS[method](**dict([trial]))
+            changed = METHODS[variant.method](**{**dict(variant.settings), **dict([trial])})
             assert getattr(changed, trial[0]) == trial[1]
-            assert getattr(METHODS[method](), trial[0]) != trial[1]
+            assert getattr(own, trial[0]) != trial[1]
+    assert settings_tried(rows["egomix-light-wide+wise"]) == PARAMETERS["egomix-light"]
+    assert settings_tried(rows["fedavgm-kept-wide"]) == PARAMETERS["fedavgm"]
     used_methods = {variant.method for variant in FAIR}
     assert used_methods - PARAMETERS.keys() == {"local", "fedavg", "fedper", "fedbabu"}
 
@@ -449,22 +455,3 @@ def test_images_decide_with_and_without_fine_tuning(tmp_path):
     assert decided == {(name, repetition) for name in rows for repetition in (10, 11, 12)}
     chosen = {"local": 1.0, **dict.fromkeys(rows[1:3], 0.5), **dict.fromkeys(rows[3:], 2.0)}
     assert chosen_rates(table, plan, store) == {"cifar10 pathological": chosen}
-
-
-def test_pfllibs_settings_have_the_choices_of_the_same_partition(tmp_path):
-    rows = ("local", "fedavg-wide")
-    table, plan, store = small(TABLES["pfllib"], rows), Plan(), CellStore(tmp_path)
-    deciding = deciding_cells([table], plan, store)
-    assert {(cell.budget, cell.scenario.data) for cell in deciding} == {("converged", "cifar10")}
-    assert {cell.scenario.options for cell in deciding} == {
-        (("partition", "dirichlet"), ("beta", 0.5))
-    }
-    dirichlet = replace(
-        TABLES["table1-corrected"], scenarios=TABLES["table1-corrected"].scenarios[7:8]
-    )
-    assert set(deciding) == set(deciding_cells([small(dirichlet, rows)], plan, store))
-    while missing := store.missing(deciding_cells([table], plan, store)):
-        for cell in missing:
-            store.put(cell, result(test=0.5, validation=cell.factor == 2))
-    assert used(table, plan, store) == {name: {2.0} for name in rows}
-    assert {cell.budget for cell in left_of([table], plan, store)} == {"pfllib"}
