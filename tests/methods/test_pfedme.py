@@ -15,7 +15,11 @@ METHOD = PFedMe(SETTINGS, lam=2.0, inner_steps=2, outer_rate=0.3, beta=0.7)
 
 
 def by_hand(silos: Lines, rounds: int):
-    """θ and w after some rounds of two batches with two steps each, without momentum."""
+    """θ and w after some rounds of two batches with two steps each, without momentum.
+
+    Silos count alike, as in the paper; public code averages by sample count, and evaluates w in the
+    place of θ, since both are the same tensors by then.
+    """
     w, personal = START, []
     for _ in range(rounds):
         personal, moved = [], []
