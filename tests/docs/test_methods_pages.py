@@ -35,6 +35,11 @@ def test_every_method_has_a_section_with_its_paper_and_settings(name):
     check_section(section(name), METHOD_ENTRIES[name])
 
 
+def test_the_page_says_of_every_method_how_it_was_checked():
+    rows = re.findall(r"^\| `(\w+)` \|", section("How each method was checked"), re.M)
+    assert sorted(rows) == sorted(METHODS)
+
+
 def test_the_method_of_the_page_works(monkeypatch, tmp_path):
     """The file in the how-to is a method: alone it is Local, in company it takes the median."""
     page = HowTo("how-to-add-a-method")

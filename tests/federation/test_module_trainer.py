@@ -503,7 +503,7 @@ def test_a_loss_over_whole_batches_is_not_computed_in_parts():
 
 
 @pytest.mark.parametrize("engine", ["looped", "stacked"])
-@pytest.mark.parametrize("name", ["dropout", "residual"])
+@pytest.mark.parametrize("name", ["dropout", "residual", "adapter"])
 def test_sixteen_bits_train_nearly_alike_and_evaluate_exactly(name, engine):
     exact, rough = (
         replies(name, engine, Train, settings=SETTINGS.changed(precision=precision), seed=1)

@@ -114,7 +114,7 @@ def test_looped_and_stacked_silos_take_the_same_steps(
 ):
     if name in ("dropout", "batch norm"):  # parts of a padded batch have other masks
         passes = 1
-    if name in ("adapter", "batch norm"):  # `vmap` cannot normalise batches of 16 bits
+    if name == "batch norm":  # its biases have gradients of rounding errors alone
         precision = "float32"
     if name == "batch norm" or precision == "bf16":  # Adam goes by the sign of gradients near zero
         optimiser = "sgd"

@@ -14,7 +14,11 @@ SILOS = lines((6, 3, 4), slopes=[[1.0, 2.0], [2.0, -1.0], [-1.0, 3.0]])
 
 
 def by_hand(rounds, adapt):
-    """Two steps with w, two with v along a ∇ℓ(a v + (1 − a) w), and one with a."""
+    """Two steps with w, two with v along a ∇ℓ(a v + (1 − a) w), and one with a.
+
+    The paper takes these steps in turn. PFLlib trains v on its own loss instead of the mixture's,
+    puts the mixture in its place after a round, and adds 0.02 a to the slope of a.
+    """
     w, own, weights, found = START, [START, START], [0.6, 0.6], []
     for _ in range(rounds):
         trained = [descended(lambda u, k=k: SILOS.gradient(k, u), w, [0.1, 0.1]) for k in range(2)]

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 from scipy.stats import ttest_rel
@@ -10,6 +11,9 @@ from fedegoists.errors import SettingsError
 from fedegoists.federation import Participant, SimulatedFederation, TrainSettings
 from fedegoists.federation.replies import Trained
 from fedegoists.federation.requests import Gradient, LocalTerms, Train
+from fedegoists.learning import boosting
+from fedegoists.learning.data import Samples, SiloedData, SiloIndices
+from fedegoists.learning.models import build_model
 from fedegoists.methods import METHODS, RunSettings, run
 from fedegoists.methods.failed_rounds import FailedRunError
 from tests.silos import federation as network_federation
@@ -72,6 +76,101 @@ def test_one_round_by_hand():
     assert torch.equal(found["intercept"], own["intercept"])
     torch.testing.assert_close(found["weight"].sum(1), torch.ones(2))
     assert found["weight"][0, 1] > 0  # those of the large one
+
+
+def corners(sizes):
+    """Silos whose three columns are −1 or 1, with twenty more samples for validation, and four."""
+    rng = np.random.default_rng(4)
+    parts, start = [], 0
+    for k, size in enumerate(sizes):
+        rows = np.arange(start, start + size + 24)
+        parts.append(SiloIndices(f"s{k}", rows[:size], rows[size:-4], rows[-4:]))
+        start += len(rows)
+    x = rng.choice([-1.0, 1.0], size=(start, 3)).astype(np.float32)
+    y = 1 + 2 * x[:, 0] - x[:, 1] * (x[:, 2] > 0) + 0.5 * rng.normal(size=start)
+    data = Samples((x,), y.astype(np.float32))
+    return SiloedData("corners", "regression", data, tuple(parts), None, "", ())
+
+
+class Stumps:
+    """What a member knows: its mean, everybody's trees, and weights."""
+
+    def __init__(self, data, k, members):
+        self.x, self.y = data.samples.inputs[0], data.samples.targets.astype(float)
+        silo = data.silos[k]
+        self.k, self.train, self.validation = k, silo.train, silo.validation
+        self.mean = self.y[self.train].mean()
+        self.trees = {j: [] for j in members}
+        self.weights = {j: float(j == k) for j in members}
+
+    def added(self, j, x):
+        """T_j(x)."""
+        found = np.zeros(len(x))
+        for column, left, right in self.trees[j]:
+            found += np.where(x[:, column] < 0, left, right)
+        return found
+
+    def outputs(self, x):
+        return self.mean + sum(w * self.added(j, x) for j, w in self.weights.items())
+
+    def grow(self, trees, rate):
+        """LightGBM's split: the largest Σ G²/(n + 1), with G the sum of residuals in a leaf."""
+        x = self.x[self.train]
+        wrong = self.y[self.train] - self.outputs(x)
+        for _ in range(trees):
+            gains, leaves = [], []
+            for column in x.T:
+                sums = [wrong[side].sum() for side in (column < 0, column > 0)]
+                counts = [side.sum() for side in (column < 0, column > 0)]
+                leaves.append([g / (n + 1) for g, n in zip(sums, counts, strict=True)])
+                gains.append(sum(g**2 / (n + 1) for g, n in zip(sums, counts, strict=True)))
+            c = int(np.argmax(gains))
+            left, right = (rate * value for value in leaves[c])
+            self.trees[self.k].append((c, left, right))
+            wrong = wrong - np.where(x[:, c] < 0, left, right)
+
+    def weigh(self, other, caution):
+        """The least of Σ (r + w d)²/(2 s) + caution · w, with r wrong by own trees, s = mean r²."""
+        x, n = self.x[self.validation], len(self.validation)
+        wrong = self.mean + self.added(self.k, x) - self.y[self.validation]
+        apart = self.added(other, x) - self.added(self.k, x)
+        square = np.mean(wrong**2)
+        w = -(np.mean(wrong * apart) + caution * square / n) / np.mean(apart**2)
+        self.weights = {self.k: 1 - np.clip(w, 0, 1), other: np.clip(w, 0, 1)}
+
+
+def test_two_rounds_by_hand(monkeypatch):
+    """Stumps and weights in numpy; without LightGBM's draws of samples and columns.
+
+    Public code (Flower, NVIDIA FLARE) adds the trees of all with equal weights; here each member
+    weighs those of others on its own validation samples, and boosts on its own mixture.
+    """
+    for name in ("bagging_fraction", "feature_fraction"):
+        monkeypatch.setitem(boosting.FIXED, name, 1.0)
+    data = corners((8, 60, 40))
+    model = build_model("trees", 0, features=3, outputs=1, members=2, trees=9, depth=1, caution=0.2)
+    federation = SimulatedFederation(data, model)
+    a, b, c = federation.participants
+    method = METHODS["bagging"](TrainSettings(steps=2, batch_size=10**6, learning_rate=0.4))
+    start = federation.schema.flatten(dict(model.named_parameters())).expand(3, -1).clone()
+    groups = [(a, b), (c,)]
+    state = method.start(federation, groups, start, 5)
+    know = [Stumps(data, 0, (0, 1)), Stumps(data, 1, (1, 0)), Stumps(data, 2, (2,))]
+    every = np.array([[p, q, r] for p in (-1, 1) for q in (-1, 1) for r in (-1, 1)], np.float32)
+    for _ in range(2):
+        state, _ = method.round(federation, groups, state, 5)
+        for one in know:
+            one.grow(2, 0.4)
+        know[0].trees[1], know[1].trees[0] = know[1].trees[1], know[0].trees[0]
+        know[0].weigh(1, 0.2)
+        know[1].weigh(0, 0.2)
+        for one, row in zip(know, state.parameters, strict=True):
+            parts = federation.schema.unflatten(row)
+            found = torch.func.functional_call(model, parts, (torch.tensor(every),))
+            # The search for weights ends where it gains less than 1e-7.
+            np.testing.assert_allclose(found[:, 0].detach(), one.outputs(every), atol=2e-3)
+    # The small one uses trees of the large one, and not only these.
+    assert 0.1 < know[0].weights[1] < 0.9
 
 
 class Tampering(SimulatedFederation):

@@ -22,7 +22,10 @@ def drawn(k, v, w, lam, steps):
 
 
 def test_two_rounds_by_hand():
-    """One step in four for the shared model; the personal ones are held near that of before."""
+    """One step in four for the shared model; the personal ones are held near that of before.
+
+    PFLlib trains the personal models first, too, but as many steps with each, without momentum.
+    """
     w, own, expected = START, [START, START], []
     for _ in range(2):
         trained = [descended(lambda v, k=k: SILOS.gradient(k, v), w, [0.1], 0.5) for k in range(2)]

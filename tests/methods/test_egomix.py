@@ -5,10 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
 from fedegoists.errors import SettingsError
 from fedegoists.federation import Participant, Personal, TrainSettings
-from fedegoists.federation.silo_operations import learning_rates
 from fedegoists.learning.data import Samples, SiloedData, SiloIndices
 from fedegoists.learning.models import build_model
 from fedegoists.methods import EgoMix, FedAvg, Local
@@ -100,8 +100,8 @@ def test_three_phases_by_hand():
     shares = normalised(np.array([[6, 3, 4], [6, 3, 4], [6, 3, 4]], dtype=float))
 
     def rates(rate, rounds, number):
-        phase = TrainSettings(steps=3, learning_rate=rate, total_steps=3 * rounds)
-        return learning_rates(phase, 3 * number)
+        steps = range(3 * number, 3 * number + 3)
+        return [0.5 * rate * (1 + np.cos(np.pi * t / (3 * rounds))) for t in steps]
 
     models = [np.array([START] * 4)]
     for number in range(2):
@@ -289,6 +289,73 @@ def test_classes_are_mixed_by_who_has_them_and_biases_start_at_label_shares():
         torch.testing.assert_close(ours["output.weight"][:2], torch.stack([rows, rows]))
         torch.testing.assert_close(ours["output.bias"], own["output.bias"])
         torch.testing.assert_close(mixed.parameters[2], apart.parameters[2])
+
+
+class Layers(nn.Module):
+    """Three logits: a body of two by two without a bias, and a head of three by two with one."""
+
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Linear(2, 2, bias=False)
+        self.output = nn.Linear(2, 3)
+
+    def forward(self, x):
+        return self.output(self.body(x))
+
+
+def layers_gradient(data, k, w):
+    """Of the mean cross-entropy, by the chain rule: softmax − one-hot goes back to head and body.
+
+    Of the 13 numbers, four are of the body, six of the head and three of its bias.
+    """
+    rows = data.silos[k].train
+    x, y = data.samples.inputs[0][rows].astype(float), data.samples.targets[rows]
+    body, head, bias = w[:4].reshape(2, 2), w[4:10].reshape(3, 2), w[10:]
+    z = x @ body.T
+    likely = np.exp(z @ head.T + bias)
+    slope = (likely / likely.sum(1, keepdims=True) - np.eye(3)[y]) / len(y)
+    return np.concatenate([((slope @ head).T @ x).ravel(), (slope.T @ z).ravel(), slope.sum(0)])
+
+
+def test_two_rounds_of_the_defaults_by_hand():
+    """Everything at once: label weights, priors, heads by class, own biases and both momenta."""
+    counts = np.array([[4, 2, 1], [1, 2, 3], [2, 5, 2]])
+    data, begin = classes(counts), np.linspace(-0.6, 0.9, 13)
+    sizes, alike = counts.sum(1), np.eye(3)
+    alike[0, 1] = alike[1, 0] = cosine(counts[0], counts[1])
+    of_body = normalised(alike[:2, :2] * sizes[:2])
+    of_class = [normalised(alike[:2, :2] * counts[:2, c]) for c in range(3)]
+
+    def mixed(vectors):
+        """Rows of a and b; the bias of each stays, and c is alone."""
+        found = vectors.copy()
+        found[:2, :4] = of_body @ vectors[:2, :4]
+        for c, shares in enumerate(of_class):
+            places = [4 + 2 * c, 5 + 2 * c]
+            found[:2, places] = shares @ vectors[:2, places]
+        return found
+
+    models, speeds, velocity = np.array([begin] * 3), np.zeros((3, 13)), np.zeros((3, 13))
+    models[:2, 10:] += np.log((counts[:2] + 1) / (counts[:2].sum(1, keepdims=True) + 3))
+    expected = [models]
+    for _ in range(2):
+        trained = models.copy()
+        for k in range(3):
+            for _ in range(3):
+                speeds[k] = 0.9 * speeds[k] + layers_gradient(data, k, trained[k])
+                trained[k] -= 0.1 * speeds[k]
+        middle, speeds = mixed(trained), mixed(speeds)
+        velocity = 0.5 * velocity + (middle - models)
+        models = middle + 0.5 * velocity * np.array([[1], [1], [0]])
+        expected.append(models)
+    settings = TrainSettings(steps=3, batch_size=64, learning_rate=0.1, momentum=0.9)
+    for execution in ("looped", "stacked"):
+        federation = simulated(data, Layers(), execution=execution)
+        states, _ = played(EgoMix(settings), federation, [["a", "b"], ["c"]], 2, begin)
+        for state, models in zip(states, expected, strict=True):
+            assert_close(state.parameters, models)
+        assert_close(states[2].tensors["momentum"], speeds)
+        assert_close(states[2].tensors["velocity"][:2], velocity[:2])
 
 
 def test_who_tells_no_labels_is_taken_to_have_all_alike():

@@ -22,7 +22,11 @@ SILOS = lines((6, 3, 4), slopes=[[1.0, 2.0], [-2.0, 1.0], [-1.0, 3.0]])
 
 
 def by_hand(rounds, rate, first, later):
-    """The head of a start is own + (shared − own) x, with x learned on training data."""
+    """The head of a start is own + (shared − own) x, with x learned on training data.
+
+    Public code repeats the first learning of x until the loss varies little; here it has a number
+    of steps.
+    """
     shared, own, x, found = CHAIN_START, [CHAIN_START] * 2, [np.ones(4)] * 2, []
     for number in range(rounds):
         trained = []

@@ -12,6 +12,7 @@ GROUPS = [["a", "b"], ["c"]]
 
 
 def test_two_rounds_by_hand():
+    """v ← 0.5 v + Δ and w ← w + 0.8 v, as in Flower, which has −v for v."""
     silos = lines((6, 3, 4))
 
     def average(w):

@@ -41,7 +41,11 @@ def slope(k, v, mean):
 
 
 def by_hand(rounds):
-    """After a round alone, which tells the means: all members together, each with its shift."""
+    """After a round alone, which tells the means: all members together, each with its shift.
+
+    Public code follows z̄ with a running mean over batches and trains the shift without momentum;
+    here z̄ is that of a batch, and the means are over all samples after the round.
+    """
     alone = [
         descended(lambda v, k=k: chain_gradient(SILOS, k, v), CHAIN_START, [0.1] * 3, 0.5)
         for k in range(2)

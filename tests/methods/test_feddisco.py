@@ -32,7 +32,10 @@ def averaged(weights, start=START):
 
 
 def test_two_rounds_by_hand():
-    """Divergences from uniform: 0, log 2, and log 2 less the entropy of 1:4; then their shares."""
+    """Divergences from uniform: 0, log 2, and log 2 less the entropy of 1:4; then their shares.
+
+    Public code divides by the sum over the members, which equation 7 of the paper does not show.
+    """
     shares = np.array(DIVERGENCES) / sum(DIVERGENCES)
     np.testing.assert_allclose(shares, [0, 0.7824, 0.2176], atol=5e-5)
     raw = [6 / 15 + 0.1, 4 / 15 - 0.4 * shares[1] + 0.1, 5 / 15 - 0.4 * shares[2] + 0.1]

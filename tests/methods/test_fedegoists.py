@@ -99,7 +99,11 @@ def by_hand(silos_, drawn, rounds, preference_rate, way):
 @pytest.mark.parametrize("way", ["alignment", "hypernetwork"])
 @pytest.mark.parametrize("preference_rate", [0.0, 0.5, 500.0])
 def test_two_rounds_by_hand(preference_rate, way):
-    """Hidden layers are read off after one step: behind a last layer of zero they do not move."""
+    """Hidden layers are read off after one step: behind a last layer of zero they do not move.
+
+    The released code trains over all members of a coalition, not over contributors only, and takes
+    these steps in addition to those of Local.
+    """
     silos_ = lines((6, 3, 4))
     method = replace(METHOD, preference_rate=preference_rate, preferences=way)
     once = replace(method, settings=SETTINGS.changed(steps=1))

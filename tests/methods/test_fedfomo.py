@@ -14,7 +14,10 @@ SILOS = lines((6, 3, 4, 5), slopes=[[1.0, 2.0], [1.2, 1.8], [-1.0, -2.0], [1.0, 
 
 
 def by_hand(rounds, rate):
-    """(ℓ_i(w_i) − ℓ_i(w_j))/‖w_j − w_i‖ on validation data, where positive, over their sum."""
+    """(ℓ_i(w_i) − ℓ_i(w_j))/‖w_j − w_i‖ on validation data, where positive, over their sum.
+
+    PFLlib adds 1e-5 to the lengths, and sends each silo some of the models.
+    """
     models, found = [START] * 3, []
     for _ in range(rounds):
         trained = [

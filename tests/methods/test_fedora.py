@@ -39,7 +39,11 @@ def pulled(silos: Lines, k: int, w, anchor, pull: float):
 
 
 def test_three_rounds_by_hand():
-    """The pull is exp((ℓ_own − ℓ_propagated)/2) of validation losses where that is above one."""
+    """The pull is exp((ℓ_own − ℓ_propagated)/2) of validation losses where that is above one.
+
+    Beside the momentum, as in public code. That adds up the losses of batches, where these are mean
+    losses, and pulls with strength one where both are equal, as they are in the first round.
+    """
     silos = lines((6, 3, 4), slopes=[[1.0, 2.0], [2.0, 1.0], [-1.0, 3.0]])
     matrix = propagation(silos, range(3), 0.6, 1)
     own, spread = [START] * 3, [START] * 3

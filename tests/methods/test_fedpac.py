@@ -59,7 +59,11 @@ def told(k, v):
 
 
 def by_hand(rounds):
-    """A step with the head, two with the body; heads by the closed form for two members."""
+    """A step with the head, two with the body; heads by the closed form for two members.
+
+    Public code has a rate of its own for the head, sets weights of heads below 0.001 to zero, and
+    holds a class without a centre near its own one; here it is free.
+    """
     begin, centres, lam, found = [CHAIN_START] * 2, [0.0, 0.0], 0.0, []
     for _ in range(rounds):
         (one, v1), (two, v2) = (told(k, begin[k]) for k in range(2))

@@ -54,6 +54,7 @@ CASES = {
 
 @pytest.mark.parametrize("name", CASES)
 def test_two_rounds_by_hand(name):
+    """As PFLlib; but for FedRep it takes the steps with the head in addition."""
     kind, given, local = CASES[name]
     method, expected = kind(SETTINGS, **given), two_rounds(local)
     alone = moved(2, moved(2, CHAIN_START, 4, BODY + HEAD), 4, BODY + HEAD)

@@ -45,44 +45,56 @@ def cosine_slope(w, target):
     return np.array([(cosine(w + s, target) - cosine(w - s, target)) / 2e-6 for s in steps])
 
 
-def by_hand(alpha, lam):
-    shares = np.array([6, 3, 4]) / 13
-    models, expected = [START] * 3, []
+def by_hand(silos_, sizes, alpha, lam):
+    """Cosines of both models and weights, models after mixing and before it, of two rounds."""
+    shares = np.array(sizes) / sum(sizes)
+    models, expected = [START] * len(sizes), []
     for number in range(2):
         trained = np.array(
             [
                 descended(
                     # There is no aggregate to be drawn to before the first round is over.
                     lambda w, k=k, target=models[k], strength=lam * number: (
-                        silos().gradient(k, w) - strength * cosine_slope(w, target)
+                        silos_.gradient(k, w) - strength * cosine_slope(w, target)
                     ),
                     models[k],
                     [0.1] * 3,
                 )
-                for k in range(3)
+                for k in range(len(sizes))
             ]
         )
         updates = trained - START
-        distances = np.array([[-cosine(u, v) for v in updates] for u in updates])
-        distances[distances < -0.9] = -1
+        cosines = np.array([[cosine(u, v) for v in updates] for u in updates])
+        distances = np.where(cosines > 0.9, -1, -cosines)
         weights = np.array([best_weights(shares, row, alpha) for row in distances])
         models = list(weights @ trained)
-        expected.append((weights, models, trained))
+        expected.append((cosines, weights, models, trained))
     return expected
 
 
 def test_two_rounds_by_hand():
-    expected = by_hand(alpha=0.8, lam=0.3)
-    # The third learns alone, the first two share: both cases are in here.
-    assert (expected[0][0] == 0).any()
-    assert 0 < expected[0][0][0, 1] < 1
-    for federation in silos().federations():
-        states, reports = played(PFedGraph(SETTINGS, alpha=0.8, lam=0.3), federation, GROUP, 2)
-        for state, (_, models, trained) in zip(states[1:], expected, strict=True):
+    """Weights by trying all supports, where public code calls a solver; both are exact.
+
+    The cosine term draws to the aggregate, as in the paper. Public code adds it to the loss, so
+    that it pushes away, and takes the aggregate of models of length one there.
+    """
+    sizes, slopes = (6, 3, 4, 5), [[1.0, 2.0], [2.0, 1.0], [-1.0, -2.0], [1.3, 1.9]]
+    four = lines(sizes, slopes=slopes)
+    expected = by_hand(four, sizes, alpha=0.8, lam=0.3)
+    cosines, weights, *_ = expected[0]
+    # The third learns alone, the others share, and some count as the same: all cases are in here.
+    assert (weights == 0).any()
+    assert 0 < weights[0, 1] < 1
+    assert ((cosines > 0.9) & (cosines < 0.999)).any()
+    assert ((cosines > 0) & (cosines < 0.9)).any()
+    for federation in four.federations():
+        method = PFedGraph(SETTINGS, alpha=0.8, lam=0.3)
+        states, reports = played(method, federation, [["a", "b", "c", "d"]], 2)
+        for state, (*_, models, trained) in zip(states[1:], expected, strict=True):
             assert_close(state.tensors["aggregate"], models)
             assert_close(state.parameters, trained)  # one's own model after local training
-        assert reports[1].sample_passes == {"a": 18, "b": 9, "c": 12}
-        assert reports[1].bytes_sent == reports[1].bytes_received == dict.fromkeys("abc", 12)
+        assert reports[1].sample_passes == {"a": 18, "b": 9, "c": 12, "d": 15}
+        assert reports[1].bytes_sent == reports[1].bytes_received == dict.fromkeys("abcd", 12)
 
 
 def test_held_to_data_shares_it_is_fedavg():

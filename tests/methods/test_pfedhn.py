@@ -72,15 +72,21 @@ def as_module(state: State, layers: int) -> tuple[nn.Sequential, nn.Parameter]:
 
 @pytest.mark.parametrize("clip", [math.inf, 50.0, 0.3])
 def test_four_rounds_by_automatic_differentiation(clip):
-    """Silos train in numpy; Σ_i Δ_i · h_i is differentiated by torch, then SGD with clipping."""
+    """Silos train in numpy; Σ_i Δ_i · h_i is differentiated by torch, then SGD with clipping.
+
+    Public code draws one participant for each step of the hypernetwork, clips the gradients of
+    silos, too, and has a weight decay; here all members take part in each step.
+    """
     silos = lines((6, 3, 4, 5))
-    method = PFedHN(SETTINGS, hidden=4, layers=3, outer_rate=0.05, outer_momentum=0.6, clip=clip)
+    # So fast that embeddings, far behind a last layer that starts at zero, move noticeably.
+    method = PFedHN(SETTINGS, hidden=4, layers=3, outer_rate=1.0, outer_momentum=0.6, clip=clip)
     group = [["a", "b", "c", "d"]]
     for federation in silos.federations():
         states, _ = played(method, federation, group, 4)
         module, embeddings = as_module(states[0], 3)
         assert embeddings.shape == (4, 2)
-        optimizer = torch.optim.SGD([*module.parameters(), embeddings], lr=0.05, momentum=0.6)
+        begin = embeddings.detach().clone()
+        optimizer = torch.optim.SGD([*module.parameters(), embeddings], lr=1.0, momentum=0.6)
         for state in states[1:]:
             models = module(embeddings)
             changes = [
@@ -93,8 +99,8 @@ def test_four_rounds_by_automatic_differentiation(clip):
             embeddings.grad *= min(clip / norm, 1.0)
             optimizer.step()
             assert_close(state.parameters, module(embeddings).detach())
-            assert_close(state.tensors["embeddings"][0], embeddings.detach())
-        assert (states[4].tensors["embeddings"] != states[0].tensors["embeddings"]).any()
+            assert_close(state.tensors["embeddings"][0] - begin, embeddings.detach() - begin)
+        assert (embeddings - begin).abs().max() > 1e-4
 
 
 def test_coalitions_of_different_sizes_do_not_share_anything():

@@ -13,10 +13,15 @@ from tests.methods.hand import START, assert_close, descended, lines, played
 SETTINGS = TrainSettings(steps=3, batch_size=64, learning_rate=0.1, momentum=0.0)
 
 
-def test_three_rounds_by_hand():
-    """Without momentum, c_i ← c_i − c + (w − w_i)/(K·rate) as in the paper; K = 3, rate 0.1."""
-    silos = lines((6, 3))
-    shares = np.array([6, 3]) / 9
+@pytest.mark.parametrize("sizes", [(6, 3), (5, 5)])
+def test_three_rounds_by_hand(sizes):
+    """Without momentum, c_i ← c_i − c + (w − w_i)/(K·rate) as in the paper; K = 3, rate 0.1.
+
+    The paper and PFLlib take plain means over silos, which these are where all have as many
+    samples; otherwise they are by sample count here.
+    """
+    silos = lines(sizes)
+    shares = np.array(sizes) / sum(sizes)
     w, c, own = START, np.zeros(3), np.zeros((2, 3))
     expected = []
     for _ in range(3):
@@ -38,7 +43,7 @@ def test_three_rounds_by_hand():
             assert_close(state.parameters, [w, w])
             assert_close(state.tensors["control"], own)
             assert_close(state.tensors["shared_control"], [c, c])
-        assert reports[0].sample_passes == {"a": 18, "b": 9}
+        assert reports[0].sample_passes == {"a": 3 * sizes[0], "b": 3 * sizes[1]}
         # A model and a control variate of three numbers, both ways.
         assert reports[0].bytes_sent == reports[0].bytes_received == {"a": 24, "b": 24}
 

@@ -13,7 +13,10 @@ SILOS = lines((6, 3, 4))
 
 
 def by_hand(rates, beta, slow_rate):
-    """Algorithm 1: the average of two silos with 6 and 3 samples, and u in units of the rate."""
+    """Algorithm 1: the average of two silos with 6 and 3 samples, and u in units of the rate.
+
+    The paper has a plain mean over its workers.
+    """
     w, u, found = START, np.zeros(3), []
     for number in range(2):
         own = rates[2 * number : 2 * number + 2]

@@ -405,8 +405,8 @@ class SimulatedFederation:
         first = next(iter(group.values()))
         alone = isinstance(first, Evaluate) and first.bound is not None
         if isinstance(first, Train) and first.settings.precision == "bf16" and self._network:
-            # `vmap` cannot normalise batches of 16 bits.
-            alone = self._network.mixes_samples and not self.engine.beside
+            # `vmap` cannot normalise batches of 16 bits, by fixed statistics neither.
+            alone = self._network.normalises_batches and not self.engine.beside
         stacked = self._stacked and isinstance(first, OfModels) and not alone
         replies = self._computed(group, stacked=stacked)
         if isinstance(first, Train) and first.settings.halve and not first.noisy:

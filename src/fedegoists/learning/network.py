@@ -97,6 +97,11 @@ class Network:
         return bool(self._statistical) or self.untracked
 
     @property
+    def normalises_batches(self) -> bool:
+        """Whether there is batch normalisation, by a batch's statistics or by fixed ones."""
+        return self.mixes_samples or bool(self._fixed)
+
+    @property
     def needs_samples(self) -> bool:
         """Whether an evaluation needs batch statistics of the silo's own samples."""
         return any(
