@@ -36,9 +36,9 @@ RULES = (
     "All methods take the same number of steps with the same batch size. Exceptions are counted "
     "below: contributors of FedEgoists compute gradients for others, `+ft` adds tuning steps, and "
     "some rows train several times as long, as their names say. The step is chosen on validation "
-    "data.",
-    "Momentum starts at zero in every round. Only `egomix`, `egomix-wide` and `local-kept` keep it "
-    "from round to round, unless a row says otherwise.",
+    "data. In rows `+wise` it may also be a mean of the models before and after tuning.",
+    "Momentum starts at zero in every round. Only rows of EgoMix, `local-kept` and `fedavgm-kept` "
+    "keep it from round to round, unless a row says otherwise.",
     "Rows named `-wide` assume that all participants benefit all others, and train in the best "
     "coalitions: the widest ones that competition allows. All other rows have learned benefits, "
     "unless a row says otherwise.",
@@ -52,6 +52,7 @@ COMPARED = (
     ("egomix-wide", "local"),
     ("egomix-wide", "local-kept"),
     ("egomix-wide", "egomix"),
+    *(("egomix-light-wide+wise", name) for name in ("local", "fedavgm-kept-wide+wise")),
     *(
         (f"egomix{wide}", f"{name}{wide}+ft")
         for wide in ("", "-wide")
@@ -84,7 +85,9 @@ NOT_CHOSEN = (
 CORRECTED_CHOICE = (
     "The learning rate and one parameter of every method were chosen on the validation data of "
     "repetitions 10 to 12, which no table shows, with as many trials for every method; see below. "
-    "All other settings are the methods' defaults."
+    "All other settings are the methods' defaults. `egomix-light` is EgoMix with means by samples, "
+    "not by labels, and a momentum of 0.8, which was chosen on the same repetitions among some "
+    "twenty variants; `fedavgm-kept` is FedAvgM with the two momenta that EgoMix has."
 )
 BEST_OF_ALL = (
     "Against the best of all other rows, which is picked by these test results; that favours it:"
@@ -114,8 +117,10 @@ RATES_CHOSEN_CORRECTED = (
     "with the mean validation metric of repetitions 10 to 12 in brackets. Rates come first: half, "
     "once and twice the budget's, and further while the smallest or the largest is best; on "
     "synthetic data once, twice, four and eight times. Then two other values of one parameter are "
-    "tried at the best rate, or two rates beside it for methods without a parameter. Tuned rows "
-    "have the choice of their method, which is made before tuning. What fails in more than one in "
+    "tried at the best rate, or two rates beside it for methods without a parameter. On "
+    "images what is tried counts by the better of a row and its tuned one, and both have the same "
+    "choice; elsewhere tuned rows have the choice of their method, which is made before tuning. "
+    "What fails in more than one in "
     "a hundred rounds is not chosen, for any method. Costs above do not include this choice."
 )
 ABOUT_ROUNDS = (

@@ -38,10 +38,7 @@ def store():
     return CellStore(RESULTS)
 
 
-NOT_TRAINED = {
-    *(f"table{number}{CORRECTED}" for number in (4, 5)),
-    *("pfllib", "pfllib-augmented"),
-}
+NOT_TRAINED = {f"table4{CORRECTED}", "pfllib-augmented"}
 """Tables that wait for a GPU."""
 
 
@@ -237,7 +234,7 @@ def test_the_page_of_decisions_is_derived_from_its_rows():
 
 def test_every_cell_has_its_own_name_and_all_of_its_group(store):
     names = store.digests()
-    assert len(names) == 14_925
+    assert len(names) == 17_072
     assert store.unpacked() == []
     for name in names:
         content = store.load(name)
@@ -257,7 +254,7 @@ def test_every_cell_is_stored_once_in_the_file_of_its_table(store):
 @pytest.mark.parametrize("path", PACKED, ids=lambda path: path.name)
 def test_pandas_opens_a_file_of_cells(path):
     cells = pandas.read_json(path, lines=True)
-    assert set(cells["budget"]) <= {"published", "converged", "plain"}
+    assert set(cells["budget"]) <= {"published", "converged", "plain", "pfllib"}
     assert cells["cell"].is_unique
     for record, test in zip(read_packed(path), cells["test"], strict=True):
         assert test == pytest.approx(record["test"], nan_ok=True)
@@ -337,10 +334,10 @@ def test_the_leaderboard_of_the_readme_is_that_of_the_cells(store):
 
 def test_images_of_the_readme_are_those_of_the_cells(store):
     text = (RESULTS.parent / "README.md").read_text(encoding="utf-8")
-    part = text.split("### With corrected methods")[1].split("Error on synthetic data")[0]
+    part = text.split("### With corrected methods")[1].split("Five points over Local")[0]
     rows = [line.split(" | ") for line in part.splitlines() if line.startswith("| ")]
     shown = {row[0].removeprefix("| "): [x.removesuffix(" |") for x in row[1:]] for row in rows}
-    assert len(shown) == 1 + 5
+    assert len(shown) == 1 + 12
     for column, where in enumerate(shown.pop("method")):
         data, distribution = where.lower().replace("-", "").split(", ")
         table = TABLES[f"table{1 if data == 'cifar10' else 2}-corrected"]
@@ -377,6 +374,24 @@ def test_the_lead_on_fresh_repetitions_is_that_of_the_cells(store):
             for line in lines_of(TABLES[f"table{number}-corrected"], Plan(), store)
             if dict(line.key) == {"alpha": 0.2, "distribution": "dirichlet"}
         }
-        ours, theirs = values["egomix-wide"], values["slowmo-wide+ft"]
+        ours, theirs = values["egomix-light-wide+wise"], values["fedavgm-kept-wide+wise"]
         mean, low, high = interval([ours[one] - theirs[one] for one in range(5, 10)])
-        assert f"+{mean:.1f} on {data} ({low:.1f} to {high:.1f})" in text
+        assert f"+{mean:.1f} on {data} ({low:.1f} to {high:.1f})".replace("-", "−") in text.replace(
+            "-", "−"
+        )
+
+
+def test_columns_by_beta_and_of_pfllib_in_the_readme_are_those_of_the_cells(store):
+    text = (RESULTS.parent / "README.md").read_text(encoding="utf-8")
+    part = text.split("Five points over Local")[1].split("At β = 0.01")[0]
+    rows = ("egomix-light-wide+wise", "fedavgm-kept-wide+wise", "fedper-wide+ft", "local")
+    expected = []
+    for name in ("table5-corrected", "pfllib"):
+        lines = {(one.key, one.method): one for one in lines_of(TABLES[name], Plan(), store)}
+        keys = list(dict.fromkeys(key for key, _ in lines))
+        for row in rows:
+            found = [lines[key, row] for key in keys]
+            assert {one.n for one in found} == {10 if name == "table5-corrected" else 3}
+            expected.append(f"| {row} | {' | '.join(f'{one.mean:.1f}' for one in found)} |")
+    assert [line for line in part.splitlines() if line.startswith("| ")][1:5] == expected[:4]
+    assert [line for line in part.splitlines() if line.startswith("| ")][6:] == expected[4:]
