@@ -40,8 +40,9 @@ from fedegoists.coalitions.proof.certificate_claims import (
     Status,
     principle_claims,
 )
+from fedegoists.coalitions.proof.coalition_listing import TooLateError
 from fedegoists.coalitions.proof.exhaustive_check import objective_value
-from fedegoists.coalitions.proof.price_proof import PriceProof, TooLateError, proven_bound
+from fedegoists.coalitions.proof.price_proof import PriceProof, proven_bound
 from fedegoists.coalitions.proof.strategy_proofness import reach_each_other
 from fedegoists.coalitions.proof.value_exhaustion import MOST_TRIED, best_by_trying_all
 from fedegoists.coalitions.proof.verification import (
