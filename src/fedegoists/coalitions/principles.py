@@ -36,8 +36,26 @@ Coalition = tuple[str, ...]
 MOST_WITNESSES = 20
 """Free riders and conflicts that are named; further ones are counted or left out."""
 
+MOST_NAMES = 50
+"""Members of a coalition that a text names; the others are counted."""
+
 DEFAULT_BUDGET = 100_000
 """Sets of coalitions that the check for mergers looks at before it says "not proven"."""
+
+
+def named(coalition: Sequence[str]) -> str:
+    """Return a coalition as a text, of bounded length.
+
+    Examples
+    --------
+    >>> named(["a", "b"])
+    '{a, b}'
+    >>> named([str(number) for number in range(60)])[-20:]
+    ', 49 and 10 others}'
+    """
+    others = len(coalition) - MOST_NAMES
+    more = f" and {others:,} others" if others > 0 else ""
+    return f"{{{', '.join(coalition[:MOST_NAMES])}{more}}}"
 
 
 @dataclass(frozen=True)
@@ -50,7 +68,7 @@ class FreeRider:
 
     def __str__(self) -> str:
         what = "benefits nobody" if self.missing == "outgoing" else "is benefited by nobody"
-        return f"{self.participant} {what} in its coalition {{{', '.join(self.coalition)}}}"
+        return f"{self.participant} {what} in its coalition {named(self.coalition)}"
 
 
 @dataclass(frozen=True)
@@ -67,7 +85,11 @@ class Conflict:
 
     def __str__(self) -> str:
         if self.path:
-            return f"{self.source} reaches its competitor {self.target}: {' → '.join(self.path)}"
+            path = self.path
+            if len(path) > MOST_NAMES:
+                left_out = f"{len(path) - MOST_NAMES:,} others"
+                path = (*path[: MOST_NAMES - 1], left_out, path[-1])
+            return f"{self.source} reaches its competitor {self.target}: {' → '.join(path)}"
         return f"{self.source} and its competitor {self.target} are in one coalition"
 
 
@@ -80,7 +102,7 @@ class TooSmall:
 
     def __str__(self) -> str:
         return (
-            f"{{{', '.join(self.coalition)}}} has {len(self.coalition)} members; "
+            f"{named(self.coalition)} has {len(self.coalition)} members; "
             f"a coalition of two or more needs at least {self.fewest_members} here"
         )
 
@@ -93,8 +115,10 @@ class Merger:
     gain: float
 
     def __str__(self) -> str:
-        sets = " and ".join(f"{{{', '.join(c)}}}" for c in self.coalitions)
-        return f"{sets} would gain {self.gain:.6g} by merging"
+        sets = [named(coalition) for coalition in self.coalitions[:MOST_WITNESSES]]
+        if len(self.coalitions) > MOST_WITNESSES:
+            sets.append(f"{len(self.coalitions) - MOST_WITNESSES:,} other coalitions")
+        return f"{' and '.join(sets)} would gain {self.gain:.6g} by merging"
 
 
 @dataclass(frozen=True)
@@ -318,7 +342,7 @@ def conflicts(
             parent = {source: source}
             frontier = [source]
             for middle in frontier:  # grows while it is walked: breadth first
-                for target in sorted(gives[middle] & together - parent.keys()):
+                for target in sorted((gives[middle] & together) - parent.keys()):
                     parent[target] = middle
                     frontier.append(target)
             for target in coalition:
@@ -370,10 +394,13 @@ def merger(
     single = {c for c in everybody if len(partition[c]) == 1}
 
     def supported(group: set[int]) -> set[int]:
-        while idle := {
-            c for c in group & single if not (benefits[c] & group and benefited[c] & group)
-        }:
-            group = group - idle
+        group = set(group)
+        doubtful = list(group & single)
+        while doubtful:
+            c = doubtful.pop()
+            if c in group and (benefits[c].isdisjoint(group) or benefited[c].isdisjoint(group)):
+                group.discard(c)  # which may deprive others of their giver or taker
+                doubtful += (benefits[c] | benefited[c]) & group & single
         return group
 
     cases = [set(everybody)]
@@ -384,7 +411,11 @@ def merger(
             return None, False
         group = supported(cases.pop())
         # A coalition without an edge into the group adds nothing to any merger but members.
-        linked = {c for c in group if benefits[c] & group or benefited[c] & group}
+        linked = {
+            c
+            for c in group
+            if not (benefits[c].isdisjoint(group) and benefited[c].isdisjoint(group))
+        }
         if fewest_members <= 2:
             group = linked
         if not linked or sum(len(partition[c]) for c in group) < fewest_members:

@@ -13,6 +13,12 @@ from dataclasses import dataclass
 TRIPLES_PER_STEP = 8
 """So many triples of which it is asked whether their price is due count as a step."""
 
+MOST_COALITIONS = 200_000
+"""Longer lists of coalitions would fill the memory, and are not put together in time either."""
+
+PARTICIPANTS_PER_ENTRY = 512
+"""Sets of so many participants more count as another coalition, as they need as much memory."""
+
 OPTIONS_PER_STEP = 16
 """So many coalitions looked at, when they are put together, count as a step."""
 
@@ -140,6 +146,7 @@ class Listing:
         """Return the coalitions with their slacks."""
         found: list[tuple[Set, int]] = []
         everybody = (1 << len(self._prices)) - 1
+        most = MOST_COALITIONS // (1 + len(self._prices) // PARTICIPANTS_PER_ENTRY)
         nothing: Mapping[int, int] = {}
         alone = {i: -price for i, price in enumerate(self._prices)}
         # What candidates add is derived when a branch is taken up: thousands may wait.
@@ -155,6 +162,8 @@ class Listing:
                 gained = profit + margins[j] - self._due(members, j)
                 if gained > -self._gap and members and self._links.is_valid(joined):
                     found.append((joined, -gained))
+                    if len(found) > most:
+                        raise ProofError(f"its prices leave more than {most:,} coalitions")
                 fitting = before & ~self._links.rivals[j]
                 if fitting and node.most_with(j, fitting) + gained > -self._gap:
                     branches.append((joined, gained, fitting, margins, self._values[j]))

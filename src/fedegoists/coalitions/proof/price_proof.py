@@ -31,7 +31,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from fedegoists.coalitions.principles import Coalition
+from fedegoists.coalitions.principles import Coalition, named
 from fedegoists.coalitions.proof.coalition_listing import (
     Allowance,
     ComponentLinks,
@@ -59,6 +59,9 @@ PRICE_BITS = 40
 
 STEPS_PER_TERM = 8
 """So many terms of inequalities count as a step."""
+
+MOST_PAIRS = 1_000_000
+"""Inequalities over more pairs would fill the memory; a thousand participants have half as many."""
 
 MOST_EXHAUSTED = 14
 """Components of up to this many participants need no prices: all their partitions are compared."""
@@ -203,10 +206,12 @@ def proven_bound(
         for component in components
     ]
     attained = [bound <= own for bound, own in zip(bounds, reached, strict=True)]
+    total, highest = sum(bounds), math.floor(Fraction(enough) * unit)
     for k, component in enumerate(components):
         found = entries.pop(frozenset(component.members), None)
-        if attained[k] or Fraction(sum(bounds), unit) <= enough:
+        if attained[k] or total <= highest:
             continue
+        total -= bounds[k]
         if found is not None:
             try:
                 component.confirm(found, Allowance(MOST_STEPS, deadline))
@@ -217,8 +222,9 @@ def proven_bound(
         elif len(component.members) <= MOST_EXHAUSTED:
             bounds[k] = component.highest_welfare(Allowance(deadline=deadline))
             attained[k] = True
+        total += bounds[k]
     rejected += [f"{_about(entry)}: they are no component" for entry in entries.values()]
-    return ProvenBound(Fraction(sum(bounds), unit), all(attained), tuple(rejected))
+    return ProvenBound(Fraction(total, unit), all(attained), tuple(rejected))
 
 
 def _about(entry: PriceProof) -> str:
@@ -419,8 +425,8 @@ class Component:
         listed = listing.coalitions()
         negative = next((members for members, slack in listed if slack < 0), None)
         if negative is not None:
-            names = ", ".join(self.members[i] for i in participants_of(negative))
-            raise ProofError(f"the coalition {{{names}}} is worth more than its prices")
+            names = named([self.members[i] for i in participants_of(negative)])
+            raise ProofError(f"the coalition {names} is worth more than its prices")
         if gap <= 0:
             return
         for found in combined(listed, prices, gap, allowance):
@@ -465,6 +471,7 @@ class Component:
         place = {name: k for k, name in enumerate(self.members)}
         number = [place[name] for name in proof.members]
         cost = 0
+        pairs = sum(map(len, values)) // 2
         for text, stated in zip(proof.rows, proof.row_prices, strict=True):
             try:
                 row = read_inequality(text, number)
@@ -482,7 +489,10 @@ class Component:
             cost += price * row.right_side
             for (i, j), factor in terms:
                 if j not in self._rivals[i]:
+                    pairs += j not in values[i]
                     values[i][j] = values[j][i] = values[i].get(j, 0) - price * factor
+            if pairs > MOST_PAIRS:
+                raise ProofError(f"its inequalities are over more than {MOST_PAIRS:,} pairs")
         return values, cost
 
 
