@@ -81,9 +81,9 @@ def main() -> None:
                 arguments = command(name, path, chosen.limit)
                 took, processor, peak, status, last = measured(arguments, chosen.limit + GRACE)
                 times = (f"{took:.1f}", f"{processor:.1f}", f"{peak:.0f}")
-                rows.append((kind, size, name, *times, status, last))
-                print(*rows[-1], sep=" | ", flush=True)
-    head = ("attack", "MB", "command", "seconds", "processor", "peak MB", "exit", "last line")
+                rows.append((kind, size, name, *times, status))
+                print(*rows[-1], last, sep=" | ", flush=True)
+    head = ("attack", "MB", "command", "seconds", "processor", "peak MB", "exit status")
     title = f"Hostile certificates, time limit {chosen.limit:g} s"
     report("hostile" if not chosen.only else "hostile_part", title, head, rows)
 

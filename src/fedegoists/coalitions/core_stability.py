@@ -18,6 +18,7 @@ from fedegoists.coalitions.principles import Coalition, check_partition
 from fedegoists.coalitions.welfare import utilities
 from fedegoists.errors import GraphError
 from fedegoists.graphs import BenefitGraph, CompetitionGraph
+from fedegoists.graphs.argument_kinds import check_graphs
 
 BLOCKING_BUDGET = 20_000
 """Sets of participants that the audit looks at before it says "not proven"."""
@@ -108,6 +109,9 @@ def audit_core(
     >>> audit_core(benefit, competition, [("a", "b"), ("c",), ("d",)]).core_stable
     True
     """
+    check_graphs(benefit, competition)
+    if not isinstance(benefit, BenefitGraph):
+        raise GraphError("the audit works on benefit graphs, not on coalition values")
     if benefit.participants != competition.participants:
         raise GraphError("the benefit and the competition graph are over different participants")
     names = benefit.participants

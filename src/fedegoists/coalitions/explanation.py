@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedegoists.coalitions.array_types import Partition
-from fedegoists.coalitions.formation import Formation, positions
+from fedegoists.coalitions.formation import Formation, check_formation, positions
 from fedegoists.coalitions.principles import Coalition, conflicts, free_riders
 from fedegoists.coalitions.value_explanation import (
     expected_gain,
@@ -76,6 +76,7 @@ def explain(formation: Formation, a: str, b: str) -> Explanation:
     North and East are apart because East cannot join North's coalition (South there competes with \
 East) and North pairing up with East instead would not raise the total benefit.
     """
+    check_formation(formation)
     a, b = formation.name_of(a), formation.name_of(b)
     home_a, home_b = formation.coalition_of(a), formation.coalition_of(b)
     if a == b:
@@ -110,6 +111,7 @@ def explain_alone(formation: Formation, name: str) -> Explanation:
     VA is alone because VA cannot pair up with Cleveland (Cleveland would gain nothing there: +0 \
 AUC expected; VA itself would gain +0.0484 ± 0 AUC).
     """
+    check_formation(formation)
     name = formation.name_of(name)
     if len(formation.coalition_of(name)) > 1:
         raise SettingsError(f"{name!r} is in a coalition with others; ask about two participants")

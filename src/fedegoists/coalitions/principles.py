@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Literal
 
 from fedegoists.errors import GraphError, PartitionError
 from fedegoists.graphs import BenefitGraph, CoalitionValues, CompetitionGraph
+from fedegoists.graphs.argument_kinds import check_graphs
 from fedegoists.graphs.coalition_values import DEFAULT_CONFIDENCE
 
 if TYPE_CHECKING:
@@ -231,6 +232,7 @@ def verify(
     >>> verify(benefit, competition, [("a", "b"), ("c",)]).ok
     True
     """
+    check_graphs(benefit, competition)
     if not isinstance(benefit, BenefitGraph):
         from fedegoists.coalitions.value_principles import verify_values
 
@@ -403,13 +405,17 @@ def merger(
                 doubtful += (benefits[c] | benefited[c]) & group & single
         return group
 
-    cases = [set(everybody)]
+    def packed(group: set[int]) -> bytes:
+        """Return a case as bytes while it waits: thousands of sets would fill the memory."""
+        return bytes(c in group for c in everybody)
+
+    cases = [packed(set(everybody))]
     looked_at = 0
     while cases:
         looked_at += 1
         if (budget is not None and looked_at > budget) or time.perf_counter() > deadline:
             return None, False
-        group = supported(cases.pop())
+        group = supported({c for c, inside in enumerate(cases.pop()) if inside})
         # A coalition without an edge into the group adds nothing to any merger but members.
         linked = {
             c
@@ -426,8 +432,8 @@ def merger(
             while sum(len(partition[c]) for c in linked) < fewest_members:
                 linked.add(others.pop(0))
             return tuple(partition[c] for c in sorted(linked)), True
-        cases.append(group - {disputed})
-        cases.append(group - competes[disputed])
+        cases.append(packed(group - {disputed}))
+        cases.append(packed(group - competes[disputed]))
     return None, True
 
 

@@ -490,9 +490,11 @@ class Component:
             for (i, j), factor in terms:
                 if j not in self._rivals[i]:
                     pairs += j not in values[i]
+                    if pairs > MOST_PAIRS:
+                        raise ProofError(
+                            f"its inequalities are over more than {MOST_PAIRS:,} pairs"
+                        )
                     values[i][j] = values[j][i] = values[i].get(j, 0) - price * factor
-            if pairs > MOST_PAIRS:
-                raise ProofError(f"its inequalities are over more than {MOST_PAIRS:,} pairs")
         return values, cost
 
 
