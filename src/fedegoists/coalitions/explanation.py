@@ -6,8 +6,6 @@ An explanation is for the manager only, never for a participant: it names compet
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from fedegoists.coalitions.array_types import Partition
 from fedegoists.coalitions.formation import Formation, check_formation, positions
 from fedegoists.coalitions.principles import Coalition, conflicts, free_riders
@@ -269,13 +267,11 @@ def _relations(
     formation: Formation, group: Coalition
 ) -> tuple[dict[str, set[str]], dict[str, set[str]]]:
     """Return the benefit edges and the competition inside a group, as the checker takes them."""
-    (rows,) = positions([group], formation.participants)
-    names = np.array(group, dtype=object)
-    inside = np.ix_(rows, rows)
-    gives, rivals = (
-        {name: set(names[related].tolist()) for name, related in zip(group, matrix, strict=True)}
-        for matrix in (formation.benefit.weights[inside] > 0, formation.competition.matrix[inside])
-    )
+    inside = set(group)
+    gives: dict[str, set[str]] = {name: set() for name in group}
+    for source, target, _ in formation.benefit.restricted_to(group).edges():
+        gives[source].add(target)
+    rivals = {name: inside.intersection(formation.competition.competitors(name)) for name in group}
     return gives, rivals
 
 
