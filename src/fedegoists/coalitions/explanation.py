@@ -260,7 +260,8 @@ def _united(formation: Formation, one: Coalition, other: Coalition) -> Alternati
 
 
 def _ordered(formation: Formation, group: Coalition) -> Coalition:
-    return tuple(sorted(group, key=formation.participants.index))
+    place = {name: k for k, name in enumerate(formation.participants)}
+    return tuple(sorted(group, key=place.__getitem__))
 
 
 def _relations(

@@ -344,9 +344,10 @@ def conflicts(
             parent = {source: source}
             frontier = [source]
             for middle in frontier:  # grows while it is walked: breadth first
-                for target in sorted((gives[middle] & together) - parent.keys()):
-                    parent[target] = middle
-                    frontier.append(target)
+                for target in sorted(gives[middle] & together):
+                    if target not in parent:
+                        parent[target] = middle
+                        frontier.append(target)
             for target in coalition:
                 if target in rivals[source]:
                     if target in parent:
