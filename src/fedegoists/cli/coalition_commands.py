@@ -285,8 +285,10 @@ def _read_benefits(
             )
         if rates is not None or unit:
             raise SettingsError("--rates and --unit go with --values")
+        if str(first) == str(second) == "-":
+            raise SettingsError("the standard input is one file; give the other graph by its name")
         if has_errors(first):
-            return read_uncertain(first, second, participants)
+            return read_uncertain(first, second, participants, tell=tell)
         return read_graphs(first, second, participants, tell=tell)
     if second is not None:
         raise SettingsError(
