@@ -75,6 +75,11 @@ class StepCount:
         if self.left < 0:
             raise LimitError("not confirmed within the steps allowed")
 
+    def keep(self, coalitions: int, part: int) -> None:
+        """Refuse a list of coalitions that would fill the memory."""
+        if coalitions * (1 + part.bit_length() // 512) > MOST_COALITIONS:
+            raise LimitError("the prices leave more coalitions than are allowed")
+
 
 class BothGraphs:
     """Benefits as integers in units of 1 / unit, and competitors, by participant."""
@@ -532,8 +537,7 @@ def listed(
                 joined, gained = group | 1 << j, profit + candidates[j] - due
                 if group and -gained < gap and graphs.valid(joined):
                     found.append((-gained, joined))
-                    if len(found) * (1 + part.bit_length() // 512) > MOST_COALITIONS:
-                        raise LimitError("the prices leave more coalitions than are allowed")
+                    steps.keep(len(found), part)
                 # With j, its value counts in full, and nobody else of its colour can join.
                 rest: dict[int, int] = {}
                 highest: dict[int, int] = {}
