@@ -19,6 +19,7 @@ from benchmarks.hostile_certificates import (
     many_small_components,
     numbered,
     prices,
+    sealed_text,
 )
 from fedegoists import Certificate, verify
 from fedegoists.cli.time_limit import ends_at_limit
@@ -91,6 +92,22 @@ def test_long_texts_are_cut_in_errors(tmp_path, monkeypatch, capsys):
     with pytest.raises(CertificateError) as error:
         Certificate.from_json(text)
     assert len(str(error.value)) < 500
+
+
+def test_long_texts_are_cut_in_the_answer(tmp_path, monkeypatch, capsys):
+    text = certificate(["a", "b"], PAIR, [], [[0, 1]]).replace("no conflicts", "x" * 5_000)
+    _, told = judged_alone(text, tmp_path / "certificate.json", monkeypatch, capsys)
+    assert max(map(len, told.splitlines())) == check.LONGEST_LINE
+    assert "WRONG  unchanged" in told
+
+
+def test_the_digest_is_the_last_entry(tmp_path, monkeypatch, capsys):
+    """With another entry behind it, readers that hash the file otherwise could disagree."""
+    honest = certificate(["a", "b"], PAIR, [], [[0, 1]])
+    blank = honest[: honest.rindex('"') - 64] + "0" * 64 + '","more":0}'
+    text = sealed_text(blank)
+    _, told = judged_alone(text, tmp_path / "certificate.json", monkeypatch, capsys)
+    assert "WRONG  unchanged" in told
 
 
 # Witnesses ---------------------------------------------------------------------------------------
