@@ -112,7 +112,7 @@ def main() -> None:
     sys.setrecursionlimit(20_000)
     rows = [honest(chosen.honest, 2, 24, 2.0, 1)]
     if chosen.large:
-        rows.append(honest(chosen.large, 50, 50, 10.0, 3))
+        rows.append(honest(chosen.large, 50, 50, 4.0, 3))
     head = ("participants", "certificates", "optimal", "certified optimal", "confirmed")
     more = ("confirmed by check.py", "making, longest s", "checking", "check.py")
     report("proofs_honest", "Honest certificates", (*head, *more), rows)

@@ -129,3 +129,11 @@ def test_what_is_no_partition_is_refused():
         verify(graph, rivals, ["abcd"])
     with pytest.raises(GraphError, match="different participants"):
         verify(graph, CompetitionGraph([], ["a", "b"]), [["a"], ["b"]])
+
+
+def test_dropping_one_single_drops_those_that_depend_on_it():
+    """c and d help each other; a helps b, and b helps c, but nobody helps a."""
+    edges = [("a", "b", 1), ("b", "c", 1), ("c", "d", 1), ("d", "c", 1)]
+    benefit = BenefitGraph.from_edges(edges, list("abcd"))
+    found = verify(benefit, CompetitionGraph([], list("abcd")), [[name] for name in "abcd"])
+    assert [one.coalitions for one in found.mergers] == [(("c",), ("d",))]

@@ -7,15 +7,29 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from fedegoists import BenefitGraph, Certificate, CompetitionGraph, form, verify
+from fedegoists import (
+    BenefitGraph,
+    Certificate,
+    CompetitionGraph,
+    UncertainBenefits,
+    form,
+    sensitivity,
+    verify,
+    what_if,
+)
 from fedegoists.coalitions.core_stability import audit_core
-from fedegoists.coalitions.explanation import explain
-from fedegoists.errors import GraphError
+from fedegoists.coalitions.explanation import explain, explain_alone
+from fedegoists.errors import GraphError, SettingsError
 from tests.instances import random_graphs
 
 NAMES = ["North", "South", "East"]
 BENEFIT = BenefitGraph([[0, 2, 1], [1, 0, 2], [2, 1, 0]], NAMES)
 COMPETITION = CompetitionGraph([("South", "East")], NAMES)
+UNCERTAIN = UncertainBenefits(BENEFIT.weights, BENEFIT.weights / 10, NAMES)
+
+
+def explain_alone_of_east(formation):
+    return explain_alone(formation, "East")
 
 
 def test_numbers_of_numpy_are_numbers():
@@ -36,6 +50,38 @@ def test_graphs_in_the_wrong_order_are_named():
         form(BENEFIT.weights, COMPETITION)
     with pytest.raises(GraphError, match="expected a CompetitionGraph second"):
         form(BENEFIT, BENEFIT)
+
+
+def test_graphs_in_the_wrong_order_are_named_by_every_check():
+    alone = [[name] for name in NAMES]
+    for check in (verify, audit_core):
+        with pytest.raises(GraphError, match="the competition graph was given first"):
+            check(COMPETITION, BENEFIT, alone)
+        with pytest.raises(GraphError, match="expected a CompetitionGraph second"):
+            check(BENEFIT, alone, COMPETITION)
+    with pytest.raises(GraphError, match="works on benefit graphs"):
+        audit_core(UNCERTAIN, COMPETITION, alone)
+
+
+@pytest.mark.parametrize(
+    "ask", [what_if, sensitivity, lambda it: explain(it, "North", "South"), explain_alone_of_east]
+)
+def test_a_certificate_is_no_formation(ask):
+    formation = form(BENEFIT, COMPETITION)
+    ask(formation)
+    with pytest.raises(SettingsError, match=r"Formation first.*certificate\.formation\(\)"):
+        ask(formation.certificate)
+    with pytest.raises(SettingsError, match=r"Formation first.*make one with form\(\)"):
+        ask(BENEFIT)
+
+
+def test_numbers_of_numpy_are_numbers_in_certificates_and_questions():
+    options = {"scenarios": np.int64(20), "confidence": np.float32(0.5)}
+    formation = form(UNCERTAIN, COMPETITION, **options)
+    assert Certificate.from_json(formation.certificate.to_json()).check().ok
+    decided = form(BENEFIT, COMPETITION)
+    asked = what_if(decided, fewest_members=np.int64(3))
+    assert asked.after == what_if(decided, fewest_members=3).after
 
 
 def test_a_formation_as_plain_values():
@@ -70,6 +116,15 @@ def test_a_data_frame_of_other_names_is_refused(columns):
         BenefitGraph(frame)
 
 
+def test_a_data_frame_of_competitors_is_aligned_by_its_names():
+    frame = pd.DataFrame(COMPETITION.matrix, index=NAMES, columns=NAMES)
+    mixed = frame.loc[["East", "North", "South"], ["South", "East", "North"]]
+    assert CompetitionGraph.from_numpy(mixed, NAMES) == COMPETITION
+    assert CompetitionGraph.from_numpy(frame) == COMPETITION
+    with pytest.raises(GraphError, match="rows of the data frame are not those of the"):
+        CompetitionGraph.from_numpy(mixed, ["North", "South", "West"])
+
+
 # Optimal, relative to what is at stake -----------------------------------------------------------
 
 
@@ -96,6 +151,24 @@ def test_one_large_benefit_does_not_hide_what_others_lose():
         weights[names.index(a), names.index(b)] for group in inside for a in group for b in group
     )
     assert not formation.optimal or own >= alone.welfare * (1 - 1e-6)
+
+
+def test_a_quick_bound_that_is_reached_by_rounding_only_is_not_optimal():
+    """The pair has 1e12 each way. c and d exchange 2, and their quick bound is 5.
+
+    Benefits of 1 lead from d to e, on to f and back to c, but c and e compete, and so do d and f.
+    """
+    names = list("abcdef")
+    pairs = [("a", "b", 1e12), ("b", "a", 1e12), ("c", "d", 1), ("d", "c", 1)]
+    circle = [("d", "e", 1), ("e", "f", 1), ("f", "c", 1)]
+    benefit = BenefitGraph.from_edges([*pairs, *circle], names)
+    competition = CompetitionGraph([("c", "e"), ("d", "f")], names)
+    formation = form(benefit, competition, "stable")
+    assert formation.coalitions == (("a", "b"), ("c", "d"), ("e",), ("f",))
+    assert formation.welfare >= formation.upper_bound * (1 - 1e-9)
+    assert not formation.optimal
+    small = form(benefit.restricted_to(["a", "b"]), CompetitionGraph([], ["a", "b"]), "stable")
+    assert small.optimal
 
 
 # Explanations ------------------------------------------------------------------------------------

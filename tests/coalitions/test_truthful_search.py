@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedegoists import BenefitGraph, Certificate, CompetitionGraph, form, verify
+from fedegoists.coalitions import truthful_search
 from fedegoists.coalitions.proof.check import check as stand_alone_check
 from fedegoists.coalitions.truthful_search import independent_groups
 from fedegoists.errors import CertificateError, SettingsError
@@ -209,3 +210,15 @@ def test_the_stand_alone_program_says_what_it_leaves_open():
     assert (fine, checked) == (True, False)
     assert any("strategy-proof: not checked" in one for one in lines)
     assert any("merge-stable: not claimed" in one for one in lines)
+
+
+def test_more_participants_than_memory_allows_are_refused(monkeypatch):
+    certificate = form(chain(), NOBODY, "truthful").certificate
+    assert certificate.check().ok
+    independent_groups.cache_clear()
+    monkeypatch.setattr(truthful_search, "MOST_PARTICIPANTS", 3)
+    with pytest.raises(SettingsError, match="up to 3 participants into groups, not 4"):
+        form(chain(), NOBODY, "truthful")
+    (claim,) = (one for one in certificate.check().claims if one.claim == "strategy-proof")
+    assert not claim.ok
+    assert claim.found.startswith("not derived: method 'truthful' divides up to 3")

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedegoists.errors import FedEgoistsError, GraphError, SettingsError
-from fedegoists.graphs import CoalitionValues, CurveValues, read_values
+from fedegoists.graphs import CoalitionValues, CurveValues, coalition_values, read_values
 from fedegoists.graphs.coalition_values import pair_bounds, pair_graph
 from fedegoists.graphs.values_files import values_from_dict
 from tests.coalitions.value_instances import plain_error, plain_gain, random_values
@@ -282,3 +282,14 @@ def test_frames_have_a_row_per_participant_and_per_rate():
     values = two()
     assert values.to_frame()["slope"].tolist() == [0.02, 0.01]
     assert values.rates_to_frame().values.tolist() == [["N", "S", 0.9, 0.0], ["S", "N", 0.5, 0.0]]
+
+
+def test_bounds_of_pairs_do_not_depend_on_how_many_are_asked_at_once(monkeypatch):
+    rng = np.random.default_rng(2)
+    rates = rng.random((6, 6)) * (1 - np.eye(6))
+    values = CurveValues(rng.integers(50, 500, 6), rng.random(6) / 20, rates, list("abcdef"))
+    at_once = pair_bounds(values)
+    assert (at_once > 0).any()
+    for entries in (1, 24, 90):  # one, four and all fifteen pairs of six participants
+        monkeypatch.setattr(coalition_values, "ENTRIES_AT_A_TIME", entries)
+        assert np.array_equal(pair_bounds(values), at_once)

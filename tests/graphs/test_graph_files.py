@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from fedegoists.errors import FedEgoistsError, GraphError
 from fedegoists.graphs import BenefitGraph, CompetitionGraph, read_graphs
+from fedegoists.graphs.graph_files import read_uncertain
 from tests.graphs.graph_strategies import benefit_graphs, competition_graphs, quick
 
 BENEFIT = "source,target,weight\nv10,v2,0.5\nv2,Bank A,1\n"
@@ -54,6 +55,15 @@ class TestTwoCsvFiles:
             f"{rivals}, line 3: 'bank a' {strangers}; did you mean 'Bank A'?",
             f"{rivals}, line 4: 'Somebody else' {strangers}",
         ]
+
+    def test_competitors_without_any_uncertain_benefit_are_told_of(self, tmp_path: Path) -> None:
+        benefit = written(tmp_path / "e.csv", "source,target,weight,error\nv2,v10,1,0.1\n")
+        rivals = written(tmp_path / "c.csv", "a,b\nv2,v11\n")
+        told: list[str] = []
+        known, _ = read_uncertain(benefit, rivals, tell=told.append)
+        assert known.participants == ("v2", "v10", "v11")
+        assert len(told) == 1
+        assert "'v11' is in no line of" in told[0]
 
     def test_of_many_such_competitors_the_first_are_told_of(
         self, benefit: Path, tmp_path: Path

@@ -102,7 +102,10 @@ def main(application: Callable[[], object] = app) -> None:
     # On a busy machine, threads of PyTorch that wait actively take eight times the processor time.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     try:
-        application()
+        if "--json" in sys.argv[1:] and isinstance(application, typer.Typer):
+            _run_for_json(application)
+        else:
+            application()
     except FedEgoistsError as error:
         if "--json" in sys.argv[1:]:
             print_json({"error": str(error)})
@@ -115,6 +118,20 @@ def main(application: Callable[[], object] = app) -> None:
     except OSError as error:
         _say(f"the output cannot be written ({error.strerror})")
         sys.exit(2)
+
+
+def _run_for_json(application: typer.Typer) -> None:
+    """Run a command line; an error in its options is printed as JSON, too."""
+    try:
+        status = application(standalone_mode=False)
+    except Exception as error:
+        # The class depends on the version of Typer, which may have a copy of Click of its own.
+        if not (hasattr(error, "format_message") and hasattr(error, "exit_code")):
+            raise
+        print_json({"error": error.format_message()})
+        _say(error.format_message())
+        sys.exit(error.exit_code)
+    sys.exit(status if isinstance(status, int) else 0)
 
 
 def _say(message: str) -> None:

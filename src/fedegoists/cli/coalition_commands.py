@@ -25,6 +25,7 @@ from fedegoists.cli.output import (
     show_what_if,
     working,
 )
+from fedegoists.cli.time_limit import ends_at_limit
 from fedegoists.coalitions import (
     Certificate,
     CertificateCheck,
@@ -34,6 +35,7 @@ from fedegoists.coalitions import (
     FormationMethod,
     Newcomer,
     Objective,
+    Verification,
     audit_core,
     explain,
     explain_alone,
@@ -283,8 +285,10 @@ def _read_benefits(
             )
         if rates is not None or unit:
             raise SettingsError("--rates and --unit go with --values")
+        if str(first) == str(second) == "-":
+            raise SettingsError("the standard input is one file; give the other graph by its name")
         if has_errors(first):
-            return read_uncertain(first, second, participants)
+            return read_uncertain(first, second, participants, tell=tell)
         return read_graphs(first, second, participants, tell=tell)
     if second is not None:
         raise SettingsError(
@@ -351,64 +355,87 @@ def verify_command(
         )
     if benefit is not None and values is not None:
         raise SettingsError("--values takes the place of --benefit; give one of them")
-    graphs = None
-    if competition is not None:
-        first, second = (competition, None) if benefit is None else (benefit, competition)
-        graphs = _read_benefits(first, second, participants, values, rates, unit)
-    if file.suffix.casefold() == ".csv":
-        least, sure = fewest_members or 1, confidence
-        ok = _verify_coalitions(file, graphs, budget or None, least, sure, as_json, time_limit)
-    elif (disclosed := _disclosed(file)) is not None:
-        if graphs is not None:
-            raise SettingsError(f"{file} is not checked against graphs; leave them out")
-        with working("Checking what is opened …"):
-            check = disclosed.check(commitment, fewest_members=fewest_members)
-        ok = _show_check(check, as_json, {"commitment": disclosed.commitment})
-    else:
-        if commitment is not None:
-            raise SettingsError("--commitment goes with a member's certificate or an opening")
-        deadline = time.perf_counter() + time_limit
-        certificate = Certificate.load(file)
-        with working("Checking every claim again …"):
-            check = certificate.check(
-                budget=budget or None,
-                time_limit=max(deadline - time.perf_counter(), 0.01),
-                fewest_members=fewest_members,
+    deadline = time.perf_counter() + time_limit
+    check: CertificateCheck | Verification
+    with ends_at_limit(time_limit, as_json=as_json):
+        graphs = None
+        if competition is not None:
+            first, second = (competition, None) if benefit is None else (benefit, competition)
+            graphs = _read_benefits(first, second, participants, values, rates, unit)
+        if file.suffix.casefold() == ".csv":
+            digests: dict[str, str] = {}
+            check = _check_coalitions(
+                file, graphs, budget or None, fewest_members or 1, confidence, deadline
             )
-        own, rivals = certificate.benefits, certificate.competition
-        if graphs is not None:
-            same = _compared(graphs[0], own), _compared(graphs[1], rivals)
-            check = CertificateCheck((*check.claims, *same))
-        name = "benefit_sha256" if certificate.values is None else "values_sha256"
-        digests = {name: own.sha256, "competition_sha256": rivals.sha256}
-        ok = _show_check(check, as_json, digests)
-    raise typer.Exit(0 if ok else 1)
+        elif (disclosed := _disclosed(file)) is not None:
+            if graphs is not None:
+                raise SettingsError(f"{file} is not checked against graphs; leave them out")
+            with working("Checking what is opened …"):
+                check = disclosed.check(commitment, fewest_members=fewest_members)
+            digests = {"commitment": disclosed.commitment}
+        else:
+            if commitment is not None:
+                raise SettingsError("--commitment goes with a member's certificate or an opening")
+            check, digests = _check_certificate(
+                file, graphs, budget or None, fewest_members, deadline
+            )
+    if isinstance(check, CertificateCheck):
+        _show_check(check, as_json, digests)
+    else:
+        _show_verification(check, as_json)
+    raise typer.Exit(0 if check.ok else 1)
 
 
-def _verify_coalitions(
+def _check_certificate(
+    file: Path,
+    graphs: Graphs | None,
+    budget: int | None,
+    fewest_members: int | None,
+    deadline: float,
+) -> tuple[CertificateCheck, dict[str, str]]:
+    """Check a certificate, against graphs if given; return the digests of its content, too."""
+    certificate = Certificate.load(file)
+    with working("Checking every claim again …"):
+        check = certificate.check(
+            budget=budget,
+            time_limit=max(deadline - time.perf_counter(), 0.01),
+            fewest_members=fewest_members,
+        )
+    own, rivals = certificate.benefits, certificate.competition
+    if graphs is not None:
+        same = _compared(graphs[0], own), _compared(graphs[1], rivals)
+        check = CertificateCheck((*check.claims, *same))
+    name = "benefit_sha256" if certificate.values is None else "values_sha256"
+    return check, {name: own.sha256, "competition_sha256": rivals.sha256}
+
+
+def _check_coalitions(
     file: Path,
     graphs: Graphs | None,
     budget: int | None,
     fewest_members: int,
     confidence: float | None,
-    as_json: bool,
-    time_limit: float,
-) -> bool:
-    """Check the coalitions of a CSV file against graphs; return whether all is well."""
+    deadline: float,
+) -> Verification:
+    """Check the coalitions of a CSV file against graphs."""
     if graphs is None:
         raise SettingsError(
             "coalitions from a CSV file need --benefit and --competition to be checked against"
         )
     demanded = check_values_options(graphs[0], "best", "welfare", confidence)
     with working("Checking …"):
-        verification = verify(
+        return verify(
             *graphs,
             read_coalitions(file),
             budget=budget,
             fewest_members=fewest_members,
             confidence=demanded or DEFAULT_CONFIDENCE,
-            deadline=time.perf_counter() + time_limit,
+            deadline=deadline,
         )
+
+
+def _show_verification(verification: Verification, as_json: bool) -> None:
+    """Show what was found about coalitions of a CSV file."""
     if as_json:
         print_json(
             {
@@ -427,7 +454,6 @@ def _verify_coalitions(
         )
     else:
         show_verification(verification)
-    return verification.ok
 
 
 def _disclosed(file: Path) -> "MemberCertificate | Opening | None":
@@ -446,8 +472,8 @@ def _compared(mine: Benefits | CompetitionGraph, own: Benefits | CompetitionGrap
     return CheckedClaim(name, mine.sha256[:16], found, mine.sha256 == own.sha256)
 
 
-def _show_check(check: CertificateCheck, as_json: bool, digests: dict[str, str]) -> bool:
-    """Show the checked claims and the digests of what was checked; return whether all is well."""
+def _show_check(check: CertificateCheck, as_json: bool, digests: dict[str, str]) -> None:
+    """Show the checked claims and the digests of what was checked."""
     if as_json:
         print_json({"ok": check.ok, **digests, "claims": [vars(claim) for claim in check.claims]})
     else:
@@ -461,7 +487,6 @@ def _show_check(check: CertificateCheck, as_json: bool, digests: dict[str, str])
         for name, digest in digests.items():
             label = labels.get(name, name)
             screen.print(f"{label:{width}} {digest}", soft_wrap=True)
-    return check.ok
 
 
 def audit_command(
@@ -476,20 +501,24 @@ def audit_command(
 
     Exits with 1 if there is one, or if that is not proven.
     """
-    formation = certified_formation(certificate)
-    if formation.values is not None:
-        raise SettingsError(
-            f"{certificate}: the audit works on benefit graphs, and this decision is on coalition "
-            "values; `fedegoists explain` tells what other coalitions would bring"
-        )
-    with working("Looking for a blocking group …"):
-        graphs = formation.benefit, formation.competition
+    deadline = time.perf_counter() + time_limit
+    with (
+        ends_at_limit(time_limit, as_json=as_json),
+        working("Looking for a blocking group …"),
+    ):
+        formation = certified_formation(certificate)
+        if formation.values is not None:
+            raise SettingsError(
+                f"{certificate}: the audit works on benefit graphs, and this decision is on "
+                "coalition values; `fedegoists explain` tells what other coalitions would bring"
+            )
         audit = audit_core(
-            *graphs,
+            formation.benefit,
+            formation.competition,
             formation.coalitions,
             budget=budget or None,
             fewest_members=formation.fewest_members,
-            deadline=time.perf_counter() + time_limit,
+            deadline=deadline,
         )
     if as_json:
         found = audit.blocking
@@ -510,21 +539,22 @@ def explain_command(
     as_json: JsonOption = False,
 ) -> None:
     """Explain why two participants are together or apart. Manager only: it names competitors."""
-    formation = certified_formation(certificate)
-    others = [b] if b is not None else [name for name in formation.participants if name != a]
-    formation.coalition_of(a)
-    explanations = []
-    if b is None and formation.values is not None and len(formation.coalition_of(a)) == 1:
-        explanations.append(explain_alone(formation, a))
     deadline = time.perf_counter() + time_limit
-    for number, other in enumerate(others):
-        if number and time.perf_counter() > deadline:
-            errors.print(
-                f"the time limit of {time_limit:g} s ended the explanations after {number} of "
-                f"{len(others)} participants; name one, or give a longer --time-limit"
-            )
-            break
-        explanations.append(explain(formation, a, other))
+    explanations = []
+    with ends_at_limit(time_limit, as_json=as_json):
+        formation = certified_formation(certificate)
+        others = [b] if b is not None else [name for name in formation.participants if name != a]
+        formation.coalition_of(a)
+        if b is None and formation.values is not None and len(formation.coalition_of(a)) == 1:
+            explanations.append(explain_alone(formation, a))
+        for number, other in enumerate(others):
+            if number and time.perf_counter() > deadline:
+                errors.print(
+                    f"the time limit of {time_limit:g} s ended the explanations after {number} of "
+                    f"{len(others)} participants; name one, or give a longer --time-limit"
+                )
+                break
+            explanations.append(explain(formation, a, other))
     if as_json:
         print_json([dataclasses.asdict(explanation) for explanation in explanations])
     elif explanations:

@@ -40,8 +40,9 @@ from fedegoists.coalitions.proof.certificate_claims import (
     Status,
     principle_claims,
 )
+from fedegoists.coalitions.proof.coalition_listing import TooLateError
 from fedegoists.coalitions.proof.exhaustive_check import objective_value
-from fedegoists.coalitions.proof.price_proof import PriceProof, TooLateError, proven_bound
+from fedegoists.coalitions.proof.price_proof import PriceProof, proven_bound
 from fedegoists.coalitions.proof.strategy_proofness import reach_each_other
 from fedegoists.coalitions.proof.value_exhaustion import MOST_TRIED, best_by_trying_all
 from fedegoists.coalitions.proof.verification import (
@@ -61,7 +62,7 @@ from fedegoists.coalitions.truthful_search import independent_groups
 from fedegoists.coalitions.upper_bound import sparse_upper_bound
 from fedegoists.coalitions.value_principles import Judge, likelihoods_of
 from fedegoists.coalitions.welfare import welfare, welfare_by
-from fedegoists.errors import CertificateError, FedEgoistsError
+from fedegoists.errors import CertificateError, FedEgoistsError, SettingsError
 from fedegoists.files import read_text, write_bytes
 from fedegoists.graphs import BenefitGraph, CoalitionValues, CompetitionGraph, UncertainBenefits
 from fedegoists.graphs.coalition_values import DEFAULT_CONFIDENCE, Benefits, pair_graph
@@ -327,8 +328,11 @@ class Certificate:
         """Derive the groups of method ``truthful`` and its coalitions again."""
         if self.method != "truthful":
             return []
-        groups = _groups_of(self.competition)
         claim = stated["strategy-proof"]
+        try:
+            groups = _groups_of(self.competition)
+        except SettingsError as error:
+            return [CheckedClaim(claim.claim, claim.status, f"not derived: {error}", False)]
         return [check_strategy_proof(claim, self.benefit, self.coalitions, groups)]
 
     def _check_doubt(self, deadline: float) -> tuple[CheckedClaim, ...]:

@@ -15,9 +15,10 @@ import numpy as np
 from fedegoists.coalitions.array_types import Bools, Floats
 from fedegoists.coalitions.formation import positions
 from fedegoists.coalitions.principles import Coalition, check_partition
-from fedegoists.coalitions.welfare import utilities
+from fedegoists.coalitions.welfare import utilities_by
 from fedegoists.errors import GraphError
 from fedegoists.graphs import BenefitGraph, CompetitionGraph
+from fedegoists.graphs.argument_kinds import check_graphs
 
 BLOCKING_BUDGET = 20_000
 """Sets of participants that the audit looks at before it says "not proven"."""
@@ -108,61 +109,95 @@ def audit_core(
     >>> audit_core(benefit, competition, [("a", "b"), ("c",), ("d",)]).core_stable
     True
     """
+    check_graphs(benefit, competition)
+    if not isinstance(benefit, BenefitGraph):
+        raise GraphError("the audit works on benefit graphs, not on coalition values")
     if benefit.participants != competition.participants:
         raise GraphError("the benefit and the competition graph are over different participants")
     names = benefit.participants
     partition = check_partition(coalitions, names)
-    now = utilities(benefit.weights, positions(partition, names))
-    members, complete = _blocking(
-        benefit.weights, competition.matrix, now, budget, fewest_members, deadline
-    )
+    now = utilities_by(benefit, positions(partition, names))
+    search = _Blocking(benefit, competition, now, fewest_members)
+    members, complete = search.group(budget, deadline)
     if members is None:
         return CoreAudit(None, complete)
-    gains = (math.fsum([*benefit.weights[members, i].tolist(), -float(now[i])]) for i in members)
+    received = search.received(members)
+    gains = (math.fsum([*received[i], -float(now[i])]) for i in members)
     return CoreAudit(BlockingGroup(tuple(names[i] for i in members), tuple(gains)), True)
 
 
-def _blocking(
-    weights: Floats,
-    rivals: Bools,
-    now: Floats,
-    budget: int | None,
-    fewest_members: int,
-    deadline: float,
-) -> tuple[list[int] | None, bool]:
-    """Return the members of a blocking group, if any, and whether that is certain."""
-    usable = np.where(rivals, 0.0, weights)
-    gives = usable > 0
-    # These sums only exclude participants, so rounding errs on the side of keeping them.
-    enough, more = now * (1 - ROUNDING), now * (1 + ROUNDING)
-    cases = [np.ones(len(now), dtype=np.bool_)]
-    looked_at = 0
-    while cases:
-        looked_at += 1
-        if (budget is not None and looked_at > budget) or time.perf_counter() > deadline:
-            return None, False
-        group = cases.pop()
-        while True:
-            hopeful = group & (group @ usable > enough) & gives[:, group].any(axis=1)
-            if (hopeful == group).all():
-                break
-            group = hopeful
-        # Whatever follows in this case is a subset, so it is too small as well.
-        if not group.any() or group.sum() < fewest_members:
-            continue
-        competitors = np.where(group, rivals[:, group].sum(axis=1), 0)
-        disputed = int(competitors.argmax())
-        if not competitors[disputed]:
-            members = np.flatnonzero(group).tolist()
-            better = [math.fsum(weights[members, i].tolist()) > more[i] for i in members]
-            if all(better):
-                return members, True
+class _Blocking:
+    """The search for a blocking group, on the links of both graphs: memory grows with these."""
+
+    def __init__(
+        self,
+        benefit: BenefitGraph,
+        competition: CompetitionGraph,
+        now: Floats,
+        fewest_members: int,
+    ) -> None:
+        self._now = now
+        self._fewest_members = fewest_members
+        self._n = benefit.n
+        self._one, self._other, _, _ = competition.entries
+        givers, takers, benefits, n = benefit.entries
+        usable = ~np.isin(givers * n + takers, self._one * n + self._other)
+        self._givers, self._takers = givers[usable], takers[usable]
+        self._benefits = benefits[usable]
+
+    def received(self, members: list[int]) -> dict[int, list[float]]:
+        """Return what each member of a group receives from the others."""
+        group = np.zeros(self._n, dtype=np.bool_)
+        group[members] = True
+        inside = group[self._givers] & group[self._takers]
+        received: dict[int, list[float]] = {i: [] for i in members}
+        links = zip(self._takers[inside].tolist(), self._benefits[inside].tolist(), strict=True)
+        for taker, weight in links:
+            received[taker].append(weight)
+        return received
+
+    def group(self, budget: int | None, deadline: float) -> tuple[list[int] | None, bool]:
+        """Return the members of a blocking group, if any, and whether that is certain."""
+        # These sums only exclude participants, so rounding errs on the side of keeping them.
+        more = self._now * (1 + ROUNDING)
+        cases = [np.ones(self._n, dtype=np.bool_)]
+        looked_at = 0
+        while cases:
+            looked_at += 1
+            if (budget is not None and looked_at > budget) or time.perf_counter() > deadline:
+                return None, False
+            group = self._hopeful(cases.pop())
+            # Whatever follows in this case is a subset, so it is too small as well.
+            if not group.any() or group.sum() < self._fewest_members:
+                continue
+            both = group[self._one] & group[self._other]
+            competitors = np.bincount(self._one[both], minlength=self._n)
+            disputed = int(competitors.argmax())
             without = group.copy()
-            without[members[better.index(False)]] = False
+            if not competitors[disputed]:
+                members = np.flatnonzero(group).tolist()
+                received = self.received(members)
+                worse = [i for i in members if not math.fsum(received[i]) > more[i]]
+                if not worse:
+                    return members, True
+                without[worse[0]] = False
+                cases.append(without)
+                continue
+            without[disputed] = False
             cases.append(without)
-            continue
-        without = group.copy()
-        without[disputed] = False
-        cases.append(without)
-        cases.append(group & ~rivals[disputed])
-    return None, True
+            independent = group.copy()
+            independent[self._other[self._one == disputed]] = False
+            cases.append(independent)
+        return None, True
+
+    def _hopeful(self, group: Bools) -> Bools:
+        """Leave out, again and again, who could not gain in a group or would benefit nobody."""
+        enough = self._now * (1 - ROUNDING)
+        while True:
+            inside = group[self._givers] & group[self._takers]
+            gets = np.bincount(self._takers[inside], self._benefits[inside], minlength=self._n)
+            gives = np.bincount(self._givers[inside], minlength=self._n) > 0
+            hopeful = group & (gets > enough) & gives
+            if (hopeful == group).all():
+                return group
+            group = hopeful

@@ -6,10 +6,8 @@ An explanation is for the manager only, never for a participant: it names compet
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from fedegoists.coalitions.array_types import Partition
-from fedegoists.coalitions.formation import Formation, positions
+from fedegoists.coalitions.formation import Formation, check_formation, positions
 from fedegoists.coalitions.principles import Coalition, conflicts, free_riders
 from fedegoists.coalitions.value_explanation import (
     expected_gain,
@@ -76,6 +74,7 @@ def explain(formation: Formation, a: str, b: str) -> Explanation:
     North and East are apart because East cannot join North's coalition (South there competes with \
 East) and North pairing up with East instead would not raise the total benefit.
     """
+    check_formation(formation)
     a, b = formation.name_of(a), formation.name_of(b)
     home_a, home_b = formation.coalition_of(a), formation.coalition_of(b)
     if a == b:
@@ -110,6 +109,7 @@ def explain_alone(formation: Formation, name: str) -> Explanation:
     VA is alone because VA cannot pair up with Cleveland (Cleveland would gain nothing there: +0 \
 AUC expected; VA itself would gain +0.0484 ± 0 AUC).
     """
+    check_formation(formation)
     name = formation.name_of(name)
     if len(formation.coalition_of(name)) > 1:
         raise SettingsError(f"{name!r} is in a coalition with others; ask about two participants")
@@ -260,20 +260,19 @@ def _united(formation: Formation, one: Coalition, other: Coalition) -> Alternati
 
 
 def _ordered(formation: Formation, group: Coalition) -> Coalition:
-    return tuple(sorted(group, key=formation.participants.index))
+    place = {name: k for k, name in enumerate(formation.participants)}
+    return tuple(sorted(group, key=place.__getitem__))
 
 
 def _relations(
     formation: Formation, group: Coalition
 ) -> tuple[dict[str, set[str]], dict[str, set[str]]]:
     """Return the benefit edges and the competition inside a group, as the checker takes them."""
-    (rows,) = positions([group], formation.participants)
-    names = np.array(group, dtype=object)
-    inside = np.ix_(rows, rows)
-    gives, rivals = (
-        {name: set(names[related].tolist()) for name, related in zip(group, matrix, strict=True)}
-        for matrix in (formation.benefit.weights[inside] > 0, formation.competition.matrix[inside])
-    )
+    inside = set(group)
+    gives: dict[str, set[str]] = {name: set() for name in group}
+    for source, target, _ in formation.benefit.restricted_to(group).edges():
+        gives[source].add(target)
+    rivals = {name: inside.intersection(formation.competition.competitors(name)) for name in group}
     return gives, rivals
 
 

@@ -16,6 +16,7 @@ from fedegoists.coalitions.principles import Coalition
 from fedegoists.coalitions.proof.price_proof import PriceProof
 from fedegoists.coalitions.value_principles import gain_probability
 from fedegoists.coalitions.welfare import as_rows, gain_errors, utilities_by
+from fedegoists.errors import SettingsError, shown
 from fedegoists.graphs import BenefitGraph, CoalitionValues, CompetitionGraph, UncertainBenefits
 from fedegoists.graphs.coalition_values import Benefits
 from fedegoists.graphs.participants import index_of
@@ -281,6 +282,14 @@ class Formation:
         from fedegoists.coalitions.certificate import Certificate
 
         return Certificate.of(self)
+
+
+def check_formation(given: object) -> None:
+    """Refuse what is no formation, such as a certificate or a graph."""
+    if not isinstance(given, Formation):
+        certificate = callable(getattr(given, "formation", None))
+        fix = "give certificate.formation()" if certificate else "make one with form()"
+        raise SettingsError(f"expected a Formation first, got {shown(given)}; {fix}")
 
 
 def positions(

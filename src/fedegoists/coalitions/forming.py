@@ -1,6 +1,7 @@
 """Forming coalitions: one function, five formation methods, one kind of result."""
 
 import math
+import sys
 from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
@@ -27,12 +28,13 @@ from fedegoists.coalitions.partition_search import (
     search_stable,
 )
 from fedegoists.coalitions.principles import Coalition, check_partition
-from fedegoists.coalitions.proof.price_proof import PriceProof
+from fedegoists.coalitions.proof.price_proof import PriceProof, proven_bound
 from fedegoists.coalitions.truthful_search import search_truthful
 from fedegoists.coalitions.upper_bound import sparse_upper_bound
 from fedegoists.coalitions.welfare import welfare_by, welfare_change_by
-from fedegoists.errors import GraphError, PartitionError, SettingsError, shown
+from fedegoists.errors import GraphError, PartitionError, SettingsError
 from fedegoists.graphs import BenefitGraph, CompetitionGraph, UncertainBenefits
+from fedegoists.graphs.argument_kinds import check_graphs
 from fedegoists.graphs.coalition_values import DEFAULT_CONFIDENCE, Benefits, pair_graph
 from fedegoists.graphs.participants import index_of
 from fedegoists.graphs.uncertain_benefits import DEFAULT_SAFETY, MOST_SCENARIOS
@@ -134,7 +136,7 @@ def form(
     >>> formation.coalitions, round(formation.welfare, 4)
     ((('North', 'South'), ('East',)), 0.0302)
     """
-    _check_kinds(benefit, competition)
+    check_graphs(benefit, competition)
     if benefit.participants != competition.participants:
         raise GraphError(_difference(benefit, competition))
     seed, fewest_members = plain_number(seed), plain_number(fewest_members)
@@ -150,6 +152,7 @@ def form(
     if objective != "welfare" and method != "best":
         raise SettingsError(f"the objective {objective!r} needs method 'best', not {method!r}")
     check_fewest_members(fewest_members, method)
+    scenarios = plain_number(scenarios)
     benefit, risk, confidence = _settled_risk(benefit, risk, confidence, scenarios)
     confidence = check_values_options(benefit, method, objective, confidence)
     if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
@@ -195,7 +198,6 @@ def _settled_risk(
                 "UncertainBenefits (a file with the column error), or leave it out"
             )
         return benefit, None, confidence
-    scenarios = plain_number(scenarios)
     if isinstance(scenarios, bool) or not isinstance(scenarios, int):
         raise SettingsError(f"the number of scenarios must be a whole number, not {scenarios!r}")
     if not 10 <= scenarios <= MOST_SCENARIOS:
@@ -407,8 +409,37 @@ def formation_of(
         risk=risk,
         scenarios=scenarios,
         prices=tuple(_named_prices(part, names) for part in found.prices),
-        closed=found.closed,
+        closed=_closed(found, benefit, competition, fewest_members, reached, upper_bound),
     )
+
+
+def _closed(
+    found: SearchResult,
+    benefit: Benefits,
+    competition: CompetitionGraph,
+    fewest_members: int,
+    reached: float,
+    upper_bound: float,
+) -> bool | None:
+    """Return whether every component reaches its own bound, where that decides on optimality.
+
+    Searches that derive no bound may reach the quick one, up to a rounding that hides much: beside
+    a pair worth 1e12, whatever the others lose.
+    """
+    near = reached >= upper_bound * (1 - 1e-9)
+    if found.closed is not None or not near or not isinstance(benefit, BenefitGraph):
+        return found.closed
+    names = benefit.participants
+    coalitions = [tuple(names[k] for k in group) for group in found.partition]
+    quick = proven_bound(
+        benefit,
+        competition,
+        coalitions,
+        [],
+        fewest_members=fewest_members,
+        enough=sys.float_info.max,  # the quick bound of each component will do
+    )
+    return quick.reached
 
 
 def _named_prices(part: ComponentPrices, names: Sequence[str]) -> PriceProof:
@@ -429,26 +460,6 @@ Number = TypeVar("Number")
 def plain_number(value: Number) -> Number:
     """Return a number of NumPy as the number of Python that it is; anything else as it is."""
     return value.item() if isinstance(value, np.generic) else value
-
-
-def _check_kinds(benefit: object, competition: object) -> None:
-    """Refuse arguments of the wrong kind, such as the two graphs in the wrong order."""
-    if isinstance(benefit, CompetitionGraph) and not isinstance(competition, CompetitionGraph):
-        raise GraphError(
-            "the competition graph was given first; give the benefit graph (or the coalition "
-            "values) first and the competition graph second"
-        )
-    # From Python 3.12 on, a protocol does not see what a class passes on to another one.
-    if not (isinstance(benefit, BenefitGraph) or hasattr(benefit, "upper_gains")):
-        raise GraphError(
-            f"expected a BenefitGraph or coalition values first, got {shown(benefit)}; make one "
-            "with BenefitGraph(weights, participants)"
-        )
-    if not isinstance(competition, CompetitionGraph):
-        raise GraphError(
-            f"expected a CompetitionGraph second, got {shown(competition)}; make one with "
-            "CompetitionGraph(pairs, participants)"
-        )
 
 
 def _checked_cover(

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Literal
 
 from fedegoists.errors import GraphError, PartitionError
 from fedegoists.graphs import BenefitGraph, CoalitionValues, CompetitionGraph
+from fedegoists.graphs.argument_kinds import check_graphs
 from fedegoists.graphs.coalition_values import DEFAULT_CONFIDENCE
 
 if TYPE_CHECKING:
@@ -36,8 +37,26 @@ Coalition = tuple[str, ...]
 MOST_WITNESSES = 20
 """Free riders and conflicts that are named; further ones are counted or left out."""
 
+MOST_NAMES = 50
+"""Members of a coalition that a text names; the others are counted."""
+
 DEFAULT_BUDGET = 100_000
 """Sets of coalitions that the check for mergers looks at before it says "not proven"."""
+
+
+def named(coalition: Sequence[str]) -> str:
+    """Return a coalition as a text, of bounded length.
+
+    Examples
+    --------
+    >>> named(["a", "b"])
+    '{a, b}'
+    >>> named([str(number) for number in range(60)])[-20:]
+    ', 49 and 10 others}'
+    """
+    others = len(coalition) - MOST_NAMES
+    more = f" and {others:,} others" if others > 0 else ""
+    return f"{{{', '.join(coalition[:MOST_NAMES])}{more}}}"
 
 
 @dataclass(frozen=True)
@@ -50,7 +69,7 @@ class FreeRider:
 
     def __str__(self) -> str:
         what = "benefits nobody" if self.missing == "outgoing" else "is benefited by nobody"
-        return f"{self.participant} {what} in its coalition {{{', '.join(self.coalition)}}}"
+        return f"{self.participant} {what} in its coalition {named(self.coalition)}"
 
 
 @dataclass(frozen=True)
@@ -67,7 +86,11 @@ class Conflict:
 
     def __str__(self) -> str:
         if self.path:
-            return f"{self.source} reaches its competitor {self.target}: {' → '.join(self.path)}"
+            path = self.path
+            if len(path) > MOST_NAMES:
+                left_out = f"{len(path) - MOST_NAMES:,} others"
+                path = (*path[: MOST_NAMES - 1], left_out, path[-1])
+            return f"{self.source} reaches its competitor {self.target}: {' → '.join(path)}"
         return f"{self.source} and its competitor {self.target} are in one coalition"
 
 
@@ -80,7 +103,7 @@ class TooSmall:
 
     def __str__(self) -> str:
         return (
-            f"{{{', '.join(self.coalition)}}} has {len(self.coalition)} members; "
+            f"{named(self.coalition)} has {len(self.coalition)} members; "
             f"a coalition of two or more needs at least {self.fewest_members} here"
         )
 
@@ -93,8 +116,10 @@ class Merger:
     gain: float
 
     def __str__(self) -> str:
-        sets = " and ".join(f"{{{', '.join(c)}}}" for c in self.coalitions)
-        return f"{sets} would gain {self.gain:.6g} by merging"
+        sets = [named(coalition) for coalition in self.coalitions[:MOST_WITNESSES]]
+        if len(self.coalitions) > MOST_WITNESSES:
+            sets.append(f"{len(self.coalitions) - MOST_WITNESSES:,} other coalitions")
+        return f"{' and '.join(sets)} would gain {self.gain:.6g} by merging"
 
 
 @dataclass(frozen=True)
@@ -207,6 +232,7 @@ def verify(
     >>> verify(benefit, competition, [("a", "b"), ("c",)]).ok
     True
     """
+    check_graphs(benefit, competition)
     if not isinstance(benefit, BenefitGraph):
         from fedegoists.coalitions.value_principles import verify_values
 
@@ -318,9 +344,10 @@ def conflicts(
             parent = {source: source}
             frontier = [source]
             for middle in frontier:  # grows while it is walked: breadth first
-                for target in sorted(gives[middle] & together - parent.keys()):
-                    parent[target] = middle
-                    frontier.append(target)
+                for target in sorted(gives[middle] & together):
+                    if target not in parent:
+                        parent[target] = middle
+                        frontier.append(target)
             for target in coalition:
                 if target in rivals[source]:
                     if target in parent:
@@ -370,21 +397,32 @@ def merger(
     single = {c for c in everybody if len(partition[c]) == 1}
 
     def supported(group: set[int]) -> set[int]:
-        while idle := {
-            c for c in group & single if not (benefits[c] & group and benefited[c] & group)
-        }:
-            group = group - idle
+        group = set(group)
+        doubtful = list(group & single)
+        while doubtful:
+            c = doubtful.pop()
+            if c in group and (benefits[c].isdisjoint(group) or benefited[c].isdisjoint(group)):
+                group.discard(c)  # which may deprive others of their giver or taker
+                doubtful += (benefits[c] | benefited[c]) & group & single
         return group
 
-    cases = [set(everybody)]
+    def packed(group: set[int]) -> bytes:
+        """Return a case as bytes while it waits: thousands of sets would fill the memory."""
+        return bytes(c in group for c in everybody)
+
+    cases = [packed(set(everybody))]
     looked_at = 0
     while cases:
         looked_at += 1
         if (budget is not None and looked_at > budget) or time.perf_counter() > deadline:
             return None, False
-        group = supported(cases.pop())
+        group = supported({c for c, inside in enumerate(cases.pop()) if inside})
         # A coalition without an edge into the group adds nothing to any merger but members.
-        linked = {c for c in group if benefits[c] & group or benefited[c] & group}
+        linked = {
+            c
+            for c in group
+            if not (benefits[c].isdisjoint(group) and benefited[c].isdisjoint(group))
+        }
         if fewest_members <= 2:
             group = linked
         if not linked or sum(len(partition[c]) for c in group) < fewest_members:
@@ -395,8 +433,8 @@ def merger(
             while sum(len(partition[c]) for c in linked) < fewest_members:
                 linked.add(others.pop(0))
             return tuple(partition[c] for c in sorted(linked)), True
-        cases.append(group - {disputed})
-        cases.append(group - competes[disputed])
+        cases.append(packed(group - {disputed}))
+        cases.append(packed(group - competes[disputed]))
     return None, True
 
 

@@ -21,14 +21,13 @@ from fedegoists.coalitions.exact.solvers import has_solver
 from fedegoists.coalitions.formation import Formation
 from fedegoists.coalitions.principles import Coalition
 from fedegoists.coalitions.proof import check
+from fedegoists.coalitions.proof.coalition_listing import Allowance, ProofError
 from fedegoists.coalitions.proof.price_proof import (
     MOST_EXHAUSTED,
-    Allowance,
     BetterPartitionError,
     Component,
     ExactConsortium,
     PriceProof,
-    ProofError,
 )
 
 PROOF_STEPS, CHECK_STEPS = 700_000, 5_000_000

@@ -24,7 +24,7 @@ import numpy as np
 from fedegoists.coalitions.exact.admissible import ValueProblem
 from fedegoists.coalitions.exact.subset_table import SubsetTable, additive_totals, sets_holding
 from fedegoists.coalitions.exact.value_enumeration import most_exact
-from fedegoists.coalitions.formation import Formation, positions
+from fedegoists.coalitions.formation import Formation, check_formation, positions
 from fedegoists.coalitions.forming import form
 from fedegoists.coalitions.principles import Coalition
 from fedegoists.coalitions.rearranging import moved_between
@@ -206,6 +206,7 @@ def sensitivity(formation: Formation, *, time_limit: float = DEFAULT_LIMIT) -> S
     >>> print(sensitivity(formation).weights[0])
     If the benefit of North to South, 2, falls below 2: another coalition for North
     """
+    check_formation(formation)
     if formation.values is not None and not isinstance(formation.values, UncertainBenefits):
         raise SettingsError(
             "sensitivity works on benefits; this decision is on coalition values, whose standard "

@@ -19,10 +19,14 @@ from fedegoists.coalitions.algorithm1 import baseline_coalitions
 from fedegoists.coalitions.contraction import Contraction
 from fedegoists.coalitions.merging import stabilise
 from fedegoists.coalitions.partition_search import NOT_PROVEN_STABLE, SearchResult, search_best
+from fedegoists.errors import SettingsError
 from fedegoists.graphs import BenefitGraph, CompetitionGraph
 
 SECONDS = 1.0
 """Work for the groups. Like the seed, it is no option: both could be chosen after the reports."""
+
+MOST_PARTICIPANTS = 2_500
+"""Groups of more participants would need gigabytes: every two of them may share a group."""
 
 
 def search_truthful(benefit: BenefitGraph, competition: CompetitionGraph) -> SearchResult:
@@ -55,6 +59,11 @@ def independent_groups(
     notes : tuple of str
         What was not reached within the time limit.
 
+    Raises
+    ------
+    SettingsError
+        If there are more than `MOST_PARTICIPANTS`.
+
     Examples
     --------
     b competes with a and c:
@@ -64,6 +73,11 @@ def independent_groups(
     ([[0, 2, 3], [1]], ())
     """
     n = len(competition.participants)
+    if n > MOST_PARTICIPANTS:
+        raise SettingsError(
+            f"method 'truthful' divides up to {MOST_PARTICIPANTS:,} participants into groups, not "
+            f"{n:,}; use method 'stable' or 'best'"
+        )
     everything = np.ones((n, n)) - np.eye(n)
     found = search_best(
         BenefitGraph(everything, competition.participants),

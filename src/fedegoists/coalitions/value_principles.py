@@ -35,6 +35,7 @@ from fedegoists.coalitions.principles import (
     check_partition,
     conflicts,
     further_conflicts,
+    named,
 )
 from fedegoists.coalitions.proof.likelihoods import Likelihoods
 from fedegoists.errors import GraphError
@@ -53,7 +54,7 @@ class ValuedFreeRider(FreeRider):
     unit: str
 
     def __str__(self) -> str:
-        group = f"{{{', '.join(self.coalition)}}}"
+        group = named(self.coalition)
         amount = f"{self.amount:+.3g} {self.unit}".rstrip()
         if self.missing == "incoming":
             return f"{self.participant} gains nothing in its coalition {group}: {amount} expected"
@@ -75,7 +76,7 @@ class UnlikelyGain:
     def __str__(self) -> str:
         return (
             f"{self.participant} gains with probability {self.probability:.3g} only in its "
-            f"coalition {{{', '.join(self.coalition)}}}; at least {self.confidence:g} is demanded"
+            f"coalition {named(self.coalition)}; at least {self.confidence:g} is demanded"
         )
 
 
@@ -85,7 +86,7 @@ class RiskyCoalition(UnlikelyGain):
 
     def __str__(self) -> str:
         return (
-            f"nobody rides free in the coalition {{{', '.join(self.coalition)}}} with probability "
+            f"nobody rides free in the coalition {named(self.coalition)} with probability "
             f"{self.probability:.3g} only; at least {self.confidence:g} is demanded "
             f"({self.participant} is the likeliest to)"
         )

@@ -7,11 +7,12 @@ from functools import cached_property
 
 import numpy as np
 
-from fedegoists.coalitions.formation import Formation, positions
+from fedegoists.coalitions.formation import Formation, check_formation, positions
 from fedegoists.coalitions.forming import (
     check_fewest_members,
     check_values_options,
     formation_of,
+    plain_number,
     search_by,
 )
 from fedegoists.coalitions.partition_search import SearchResult
@@ -242,6 +243,7 @@ def what_if(
     South loses 1.
     The total benefit falls by 6 to 3.
     """
+    check_formation(formation)
     joins = tuple(joins)
     benefit, competition = formation.benefits, formation.competition
     changes = tuple(weights)
@@ -257,7 +259,7 @@ def what_if(
         competition = CompetitionGraph(competition.pairs, benefit.participants)
         add = [*add, *_pairs_of_newcomers(joins)]
     competition = competition.changed(add, remove)
-    least = formation.fewest_members if fewest_members is None else fewest_members
+    least = formation.fewest_members if fewest_members is None else plain_number(fewest_members)
     check_fewest_members(least, formation.method)
     demanded = check_values_options(
         benefit,

@@ -90,17 +90,26 @@ Benefits = BenefitGraph | CoalitionValues
 """What participants gain from one another: benefits that add up, or values of coalitions."""
 
 
+ENTRIES_AT_A_TIME = 1_000_000
+"""Entries of the tables that coalition values are asked with at once."""
+
+
 def pair_bounds(values: CoalitionValues) -> Floats:
     """Return ``bounds[j, i]``, the most that i gains from j in any coalition, never negative."""
     n = len(values.participants)
-    first, second = np.triu_indices(n, 1)
-    pairs = np.zeros((len(first), n), dtype=np.bool_)
-    rows = np.arange(len(first))
-    pairs[rows, first] = pairs[rows, second] = True
-    upper = values.upper_gains(pairs)
+    every_first, every_second = np.triu_indices(n, 1)
     bounds = np.zeros((n, n))
-    bounds[second, first] = upper[rows, first]
-    bounds[first, second] = upper[rows, second]
+    # Some pairs at a time: a row for each pair would need memory with the cube of n.
+    at_a_time = max(ENTRIES_AT_A_TIME // max(n, 1), 1)
+    for start in range(0, len(every_first), at_a_time):
+        first = every_first[start : start + at_a_time]
+        second = every_second[start : start + at_a_time]
+        rows = np.arange(len(first))
+        pairs = np.zeros((len(first), n), dtype=np.bool_)
+        pairs[rows, first] = pairs[rows, second] = True
+        upper = values.upper_gains(pairs)
+        bounds[second, first] = upper[rows, first]
+        bounds[first, second] = upper[rows, second]
     return np.maximum(bounds, 0.0)
 
 

@@ -8,7 +8,12 @@ import numpy.typing as npt
 
 from fedegoists.errors import GraphError, SettingsError, shown
 from fedegoists.graphs.interchange import Links, Node, links_from
-from fedegoists.graphs.participant_graph import ParticipantGraph, names_for, square_matrix
+from fedegoists.graphs.participant_graph import (
+    ParticipantGraph,
+    labelled_matrix,
+    names_for,
+    square_matrix,
+)
 from fedegoists.graphs.participants import (
     Reference,
     check_count,
@@ -140,8 +145,12 @@ class CompetitionGraph(ParticipantGraph[np.bool_]):
     def from_numpy(
         cls, matrix: npt.ArrayLike, participants: Iterable[str] | None = None
     ) -> "CompetitionGraph":
-        """Make a graph from a symmetric matrix of booleans, or of zeros and ones."""
+        """Make a graph from a symmetric matrix of booleans, or of zeros and ones.
+
+        The rows and columns of a pandas data frame are put in the order of the participants.
+        """
         where = "competition graph"
+        matrix, participants = labelled_matrix(matrix, participants, where)
         given = square_matrix(matrix, where, "booleans, or of zeros and ones")
         names = names_for(len(given), participants, where)
         array = given.astype(bool, order="C")

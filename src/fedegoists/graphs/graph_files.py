@@ -1,7 +1,7 @@
 """Reading both graphs of a consortium from two files."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -63,7 +63,7 @@ def read_graphs(
     )
     # Errors come before warnings.
     if tell is not None and not lists and isinstance(gives, Links) and isinstance(rivals, Links):
-        _warn_of_strangers(gives, rivals, str(benefit_path), tell)
+        _warn_of_strangers(gives.names, rivals, str(benefit_path), tell)
     return graphs
 
 
@@ -71,10 +71,12 @@ def read_uncertain(
     benefit: str | os.PathLike[str],
     competition: str | os.PathLike[str],
     participants: str | os.PathLike[str] | None = None,
+    *,
+    tell: Callable[[str], object] | None = None,
 ) -> tuple[UncertainBenefits, CompetitionGraph]:
     """Read benefits with standard errors, and the competition graph, over the same participants.
 
-    The participants are found as in `read_graphs`.
+    The participants are found, and warnings told, as in `read_graphs`.
     """
     paths = Path(benefit), Path(competition)
     rivals = _read(CompetitionGraph, paths[1])
@@ -93,7 +95,10 @@ def read_uncertain(
     if paths[0].suffix.casefold() != ".json":
         known = UncertainBenefits.from_csv(paths[0], names)
     if isinstance(rivals, Links):
-        return known, CompetitionGraph.from_links(rivals, names)
+        graph = CompetitionGraph.from_links(rivals, names)
+        if tell is not None and not lists:
+            _warn_of_strangers(own, rivals, str(paths[0]), tell)
+        return known, graph
     return known, rivals
 
 
@@ -104,15 +109,15 @@ def _read(kind: type[Graph], path: Path) -> Graph | Links:
 
 
 def _warn_of_strangers(
-    gives: Links, rivals: Links, benefit: str, tell: Callable[[str], object]
+    given: Sequence[str], rivals: Links, benefit: str, tell: Callable[[str], object]
 ) -> None:
     """Warn of names in the competition file that are not in the benefit file."""
-    known = set(gives.names)
+    known = set(given)
     strangers = [k for k, name in enumerate(rivals.names) if name not in known]
     for k in strangers[:MOST_WARNINGS]:
         name = rivals.names[k]
         line = int(np.flatnonzero((rivals.first == k) | (rivals.second == k))[0])
-        close = close_names(name, gives.names)
+        close = close_names(name, given)
         hint = f"; did you mean {close[0]!r}?" if close else ""
         tell(
             f"{rivals.place(line)}: {name!r} is in no line of {benefit}, and counts as a further "

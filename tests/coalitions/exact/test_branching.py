@@ -10,7 +10,8 @@ from fedegoists.coalitions.exact.column_generation import ColumnGeneration
 from fedegoists.coalitions.exact.incumbent import Incumbent
 from fedegoists.coalitions.exact.reduction import Subproblem
 from fedegoists.coalitions.exact.restricted_master import RestrictedMaster
-from fedegoists.coalitions.proof.price_proof import Allowance, ExactConsortium
+from fedegoists.coalitions.proof.coalition_listing import Allowance
+from fedegoists.coalitions.proof.price_proof import ExactConsortium
 from tests.instances import random_graphs
 
 SPLIT = (3, 6, 12, 18, 30, 37)

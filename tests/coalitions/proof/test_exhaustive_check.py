@@ -1,5 +1,7 @@
 """Trying all partitions agrees with brute force."""
 
+import time
+
 import pytest
 from hypothesis import given, settings
 
@@ -59,3 +61,11 @@ def test_too_many_are_not_tried():
     tried = exhaust(*instance, [instance[0].participants], "fair")
     assert tried.better is None
     assert not tried.complete
+
+
+def test_a_passed_deadline_ends_the_comparison():
+    instance = random_graphs(6, 1.0, 0.0, seed=0)
+    coalitions = [instance[0].participants]
+    assert exhaust(*instance, coalitions, "fair").complete
+    late = exhaust(*instance, coalitions, "fair", deadline=time.perf_counter() - 1)
+    assert (late.better, late.complete) == (None, False)

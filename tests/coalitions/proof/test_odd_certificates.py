@@ -22,12 +22,8 @@ from fedegoists import (
     form,
 )
 from fedegoists.coalitions.proof import check
-from fedegoists.coalitions.proof.price_proof import (
-    Allowance,
-    ExactConsortium,
-    PriceProof,
-    ProofError,
-)
+from fedegoists.coalitions.proof.coalition_listing import Allowance, ProofError
+from fedegoists.coalitions.proof.price_proof import ExactConsortium, PriceProof
 from fedegoists.errors import CertificateError, FedEgoistsError
 from tests.instances import partitions, random_graphs
 

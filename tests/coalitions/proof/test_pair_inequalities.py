@@ -14,6 +14,7 @@ from fedegoists.coalitions.certificate import Claim
 from fedegoists.coalitions.effort import Effort
 from fedegoists.coalitions.exact.pair_relaxation import PairRelaxation
 from fedegoists.coalitions.proof import check
+from fedegoists.coalitions.proof.coalition_listing import Allowance, ProofError
 from fedegoists.coalitions.proof.pair_inequalities import (
     KINDS,
     NoInequalityError,
@@ -22,11 +23,9 @@ from fedegoists.coalitions.proof.pair_inequalities import (
     read_inequality,
 )
 from fedegoists.coalitions.proof.price_proof import (
-    Allowance,
     BetterPartitionError,
     ExactConsortium,
     PriceProof,
-    ProofError,
 )
 from tests.coalitions.proof.test_check import sealed
 from tests.instances import graphs, random_graphs, valid_partitions

@@ -10,13 +10,11 @@ from hypothesis import strategies as st
 
 from fedegoists import BenefitGraph, CompetitionGraph, form
 from fedegoists.coalitions.exact import branching, column_generation, pricing, restricted_master
+from fedegoists.coalitions.proof.coalition_listing import Allowance, ProofError, TooLateError
 from fedegoists.coalitions.proof.price_proof import (
-    Allowance,
     BetterPartitionError,
     ExactConsortium,
     PriceProof,
-    ProofError,
-    TooLateError,
     proven_bound,
 )
 from tests.instances import best_welfare, graphs, random_graphs

@@ -2,18 +2,23 @@
 
 import hashlib
 import json
+import math
 import re
+import time
 from fractions import Fraction
 
 import pytest
 
 from fedegoists import BenefitGraph, Certificate, CompetitionGraph, form
 from fedegoists.coalitions import certificate as certifying
+from fedegoists.coalitions.proof import verification
+from fedegoists.coalitions.proof.certificate_claims import Claim
 from fedegoists.coalitions.proof.exhaustive_check import (
     is_better,
     objective_value,
 )
 from fedegoists.coalitions.proof.price_proof import ProvenBound
+from fedegoists.coalitions.proof.verification import check_objective
 from tests.instances import random_graphs
 
 OBJECTIVES = ("fair", "participation")
@@ -114,3 +119,29 @@ def test_an_objective_claim_belongs_to_another_objective_than_welfare():
     document["claims"].append({"claim": "objective", "status": "proven", "value": 1.0})
     with pytest.raises(Exception, match="a claim is missing or out of order"):
         sealed(document)
+
+
+def test_an_objective_is_not_searched_for_after_the_deadline_or_over_too_many(monkeypatch):
+    """Thirteen belong together, one more than are tried."""
+    instance = random_graphs(13, 1.0, 0.0, seed=0)
+    coalitions = [instance[0].participants]
+    value = objective_value(instance[0], coalitions, "fair")
+    claim = Claim("objective", "proven", value)
+    searched = []
+
+    def search():
+        searched.append(True)
+        return coalitions, True
+
+    def judged(deadline: float) -> tuple[str, int]:
+        found = check_objective(
+            claim, *instance, coalitions, "fair", search, 1.0, deadline=deadline
+        )
+        return found.found, len(searched)
+
+    assert judged(math.inf) == (f"{value:.9g} the least received, proven by searching again", 1)
+    found, times = judged(time.perf_counter() - 1)
+    assert (found.endswith("not derived in 1 s that none is better"), times) == (True, 1)
+    monkeypatch.setattr(verification, "MOST_SEARCHED", 12)
+    found, times = judged(math.inf)
+    assert (found.endswith("is derived for up to 12 participants"), times) == (True, 1)

@@ -2,7 +2,7 @@
 
 import json
 import sys
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -10,32 +10,30 @@ from fedegoists.coalitions.formation_options import FormationMethod, Objective
 from fedegoists.coalitions.proof.certificate_claims import ClaimName, Status, expected_claims
 from fedegoists.coalitions.proof.doubt_check import StatedDoubt
 from fedegoists.coalitions.proof.price_proof import PriceProof
-from fedegoists.errors import CertificateError, first_problem
+from fedegoists.coalitions.proof.sealed_parts import ListOf, SealedPart, TextsByName
+from fedegoists.errors import CertificateError, first_problem, shown
 from fedegoists.files import json_value
 
 VERSION = 1
 
 
-class _Sealed(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
-
-
-class _SealedGraph(_Sealed):
-    participants: list[str]
+class _SealedGraph(SealedPart):
+    # The graphs check their content themselves, at the first error and without copies.
+    participants: list[Any]
     sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
 
     @property
     def content(self) -> dict[str, object]:
-        """The graph as `from_dict` takes it; the graphs check their content themselves."""
-        return self.model_dump(exclude={"sha256"})
+        """The graph as `from_dict` takes it."""
+        return {name: value for name, value in self if name != "sha256"}
 
 
 class _SealedBenefit(_SealedGraph):
-    edges: list[list[str | float | int]]
+    edges: list[Any]
 
 
 class _SealedCompetition(_SealedGraph):
-    pairs: list[list[str]]
+    pairs: list[Any]
 
 
 class _SealedValues(BaseModel):
@@ -50,20 +48,20 @@ class _SealedValues(BaseModel):
         return self.model_dump(exclude={"sha256"})
 
 
-class _SealedClaim(_Sealed):
+class _SealedClaim(SealedPart):
     claim: ClaimName
     status: Status
     value: float | None = None
-    witnesses: list[str] = Field(default_factory=list)
+    witnesses: ListOf[str] = Field(default_factory=list)
 
 
-class _SealedPrices(_Sealed):
-    members: list[str] = Field(min_length=1)
-    prices: list[float | int]
+class _SealedPrices(SealedPart):
+    members: ListOf[str] = Field(min_length=1)
+    prices: ListOf[float | int]
     at_most: float | int
-    triples: list[list[str | float | int]] = Field(default_factory=list)
-    rows: list[str] = Field(default_factory=list)
-    row_prices: list[float | int] = Field(default_factory=list)
+    triples: ListOf[ListOf[str | float | int]] = Field(default_factory=list)
+    rows: ListOf[str] = Field(default_factory=list)
+    row_prices: ListOf[float | int] = Field(default_factory=list)
 
     @property
     def content(self) -> PriceProof:
@@ -79,7 +77,7 @@ class _SealedPrices(_Sealed):
         )
 
 
-class CertificateDocument(_Sealed):
+class CertificateDocument(SealedPart):
     """The content of a certificate file."""
 
     format: Literal["fedegoists certificate"]
@@ -88,16 +86,16 @@ class CertificateDocument(_Sealed):
     objective: Objective = "welfare"
     fewest_members: int = Field(default=1, ge=1)
     seed: int = Field(ge=0)
-    coalitions: list[list[str]]
-    claims: list[_SealedClaim]
-    notes: list[str]
-    proof: list[_SealedPrices] = Field(default_factory=list)
+    coalitions: ListOf[ListOf[str]]
+    claims: ListOf[_SealedClaim]
+    notes: ListOf[str]
+    proof: ListOf[_SealedPrices] = Field(default_factory=list)
     benefit: _SealedBenefit | None = None
     values: _SealedValues | None = None
     confidence: float | None = Field(default=None, ge=0.5, lt=1)
     doubt: StatedDoubt | None = None
     competition: _SealedCompetition
-    software: dict[str, str]
+    software: TextsByName
     sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
 
 
@@ -125,8 +123,8 @@ def read_document(text: str, where: str) -> CertificateDocument:
         and data.get("version") != VERSION
     ):
         raise CertificateError(
-            f"{where}: certificate version {data.get('version')!r}; this software reads version "
-            f"{VERSION}. Use the version of fedegoists that wrote it"
+            f"{where}: certificate version {shown(data.get('version'))}; this software reads "
+            f"version {VERSION}. Use the version of fedegoists that wrote it"
         )
     try:
         document = CertificateDocument.model_validate(data)

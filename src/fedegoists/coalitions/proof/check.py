@@ -18,17 +18,24 @@ wheels, squares; see `remaining_values`) first lower what pairs are worth: with 
 Σ a x ≤ s, the welfare is at most Σ y s plus what is left. A component of up to 14 participants
 needs no prices: all partitions are tried.
 
+A hostile file cannot keep this program busy: the steps of each claim are counted, the numbers of
+participants, digits and coalitions are limited, and after --time-limit seconds it ends.
+
 Exit status: 0 if every claim holds, 1 if one does not, 2 if the file cannot be read, 3 if a claim
-is of a kind that this program does not check.
+is of a kind that this program does not check, 4 if a limit ended the check of a claim, and none of
+the others is wrong.
 """
 
+import argparse
 import hashlib
 import io
 import json
 import math
+import os
 import re
 import struct
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from fractions import Fraction
 from itertools import chain, combinations
@@ -40,10 +47,20 @@ ROUNDING = Fraction(1, 10**12)  # sums are stated as decimal numbers with 15 dig
 MOST_STEPS = 50_000_000
 MOST_PARTICIPANTS = 10_000
 LONGEST = 200  # participants around the centre of an inequality
+LONGEST_NAME = 200  # letters
+LONGEST_LINE = 1000  # letters of a line of the answer
+MOST_DIGITS = 400_000_000  # binary digits of all benefits together
+MOST_BYTES = 100_000_000  # of the file
+MOST_COALITIONS = 200_000  # with a slack below the gap; longer sets count as more
+MOST_PAIRS = 1_000_000  # of which inequalities change what they are worth
 
 
 class RefutedError(Exception):
     """A claim that does not hold."""
+
+
+class LimitError(RefutedError):
+    """A claim whose check is longer or larger than is allowed; it may hold."""
 
 
 class StepCount:
@@ -56,7 +73,12 @@ class StepCount:
         """Count some steps."""
         self.left -= steps
         if self.left < 0:
-            raise RefutedError("not confirmed within the steps allowed")
+            raise LimitError("not confirmed within the steps allowed")
+
+    def keep(self, coalitions: int, part: int) -> None:
+        """Refuse a list of coalitions that would fill the memory."""
+        if coalitions * (1 + part.bit_length() // 512) > MOST_COALITIONS:
+            raise LimitError("the prices leave more coalitions than are allowed")
 
 
 class BothGraphs:
@@ -71,7 +93,9 @@ class BothGraphs:
         if len(number) < n:
             raise RefutedError("a participant occurs twice")
         if n > MOST_PARTICIPANTS:
-            raise RefutedError(f"there are more than {MOST_PARTICIPANTS} participants")
+            raise LimitError(f"there are more than {MOST_PARTICIPANTS} participants")
+        if any(len(name) > LONGEST_NAME for name in self.names):
+            raise LimitError(f"a name has more than {LONGEST_NAME} letters")
         self.number = number
         self.least = document.get("fewest_members", 1)
         if type(self.least) is not int or self.least < 1:
@@ -82,13 +106,25 @@ class BothGraphs:
                 raise RefutedError("a participant competes with itself")
             self.rivals[number[a]] |= 1 << number[b]
             self.rivals[number[b]] |= 1 << number[a]
-        edges = [(number[a], number[b], float(w)) for a, b, w in document["benefit"]["edges"]]
-        if any(a == b or not (math.isfinite(w) and w >= 0) for a, b, w in edges):
-            raise RefutedError("a benefit is negative, infinite, or of a participant to itself")
-        if len({edge[:2] for edge in edges}) < len(edges):
-            raise RefutedError("a benefit is stated twice")
-        self.unit = 2**40 * max((w.as_integer_ratio()[1] for _, _, w in edges), default=1)
-        self.benefit = {(a, b): int(Fraction(w) * self.unit) for a, b, w in edges if w > 0}
+        self.unit = 2**40
+        highest = 0.0
+        for _, _, w in document["benefit"]["edges"]:
+            if not (math.isfinite(w) and w >= 0):
+                raise RefutedError("a benefit is negative or infinite")
+            self.unit = max(self.unit, 2**40 * float(w).as_integer_ratio()[1])
+            highest = max(highest, w)
+        longest = self.unit.bit_length() + math.frexp(highest)[1]
+        if longest * len(document["benefit"]["edges"]) > MOST_DIGITS:
+            raise LimitError("the benefits have more digits together than are allowed")
+        self.benefit: dict[tuple[int, int], int] = {}
+        for a, b, w in document["benefit"]["edges"]:
+            edge = number[a], number[b]
+            if a == b or edge in self.benefit:
+                raise RefutedError("a benefit is stated twice, or of a participant to itself")
+            top, bottom = float(w).as_integer_ratio()
+            self.benefit[edge] = top * (self.unit // bottom)
+        for edge in [edge for edge, w in self.benefit.items() if not w]:
+            del self.benefit[edge]
         self.givers = [0] * n
         self.takers = [0] * n
         self.value: list[dict[int, int]] = [{} for _ in range(n)]  # what two give each other
@@ -128,7 +164,7 @@ def read_document(text: str) -> dict[str, Any]:
     form = document.get("format")
     if form != "fedegoists certificate" or document.get("version") != 1:
         raise ValueError(
-            f"expected a certificate of version 1, got {form!r}; try fedegoists verify"
+            f"expected a certificate of version 1, got {str(form)[:50]!r}; try fedegoists verify"
         )
     if "values" in document:
         return document
@@ -202,8 +238,10 @@ PROOF = {
 
 def check_unchanged(text: str, document: dict[str, Any]) -> str:
     """Compare all three digests: of the file, and of both graphs in canonical form."""
-    blank, times = re.subn(r'[0-9a-f]{64}("\s*\}\s*)\Z', "0" * 64 + r"\1", text)
-    if times != 1 or hashlib.sha256(blank.encode()).hexdigest() != document["sha256"]:
+    head, digest, tail = text.rpartition(document["sha256"])
+    blank = head + "0" * 64 + tail
+    last = len(digest) == 64 and "".join(tail.split()) == '"}'
+    if not last or hashlib.sha256(blank.encode()).hexdigest() != digest:
         raise RefutedError("the file was changed: its SHA-256 is not the one it states")
     number = {name: k for k, name in enumerate(document["benefit"]["participants"])}
     edges = sorted((number[a], number[b], float(w)) for a, b, w in document["benefit"]["edges"])
@@ -231,7 +269,7 @@ def read_partition(graphs: BothGraphs, document: dict[str, Any]) -> list[int]:
         group = 0
         for name in names:
             if name not in graphs.number or seen >> graphs.number[name] & 1:
-                raise RefutedError(f"{name!r} is not a participant, or is there twice")
+                raise RefutedError(f"{name[:200]!r} is not a participant, or is there twice")
             seen |= 1 << graphs.number[name]
             group |= 1 << graphs.number[name]
         groups.append(group)
@@ -499,6 +537,7 @@ def listed(
                 joined, gained = group | 1 << j, profit + candidates[j] - due
                 if group and -gained < gap and graphs.valid(joined):
                     found.append((-gained, joined))
+                    steps.keep(len(found), part)
                 # With j, its value counts in full, and nobody else of its colour can join.
                 rest: dict[int, int] = {}
                 highest: dict[int, int] = {}
@@ -633,7 +672,7 @@ def remaining_values(
     rows, prices = proof.get("rows", []), proof.get("row_prices", [])
     if len(rows) != len(prices):
         raise RefutedError("an inequality has no price")
-    total = 0
+    total = pairs = 0
     for row, stated in zip(rows, prices, strict=True):
         p = math.floor(Fraction(stated) * graphs.unit)
         if row.startswith("square "):
@@ -643,6 +682,9 @@ def remaining_values(
         total += p * side
         for i, j, a in terms:
             if not graphs.rivals[i] >> j & 1:  # two competitors are never together
+                pairs += j not in value[i]
+                if pairs > MOST_PAIRS:
+                    raise LimitError("the inequalities are over more pairs than are allowed")
                 value[i][j] = value[j][i] = value[i].get(j, 0) - p * a
     return value, total
 
@@ -733,13 +775,17 @@ CHECKED = (
 )
 
 
-def check(text: str) -> tuple[bool, bool, list[str]]:
-    """Check a certificate: whether nothing is wrong, whether all was checked, and the lines."""
+def check(text: str, lines: list[str] | None = None) -> tuple[bool, bool, list[str]]:
+    """Check a certificate: whether all claims hold, whether none was left out, and the lines.
+
+    The lines are added to a list as they are found, if one is given.
+    """
     document = read_document(text)
+    lines = [] if lines is None else lines
     if "values" in document:
         told = "decided by expected gains or with errors: not checked by this program"
-        return True, False, [f"       {told}; use fedegoists verify"]
-    lines: list[str] = []
+        lines.append(f"       {told}; use fedegoists verify")
+        return True, False, lines
     fine = checked = True
 
     def confirm(name: str, test: Callable[..., Any], *arguments: object) -> Any:
@@ -748,7 +794,8 @@ def check(text: str) -> tuple[bool, bool, list[str]]:
             result = test(*arguments)
         except RefutedError as problem:
             fine = False
-            lines.append(f"WRONG  {name}: {problem}")
+            kind = "OPEN " if isinstance(problem, LimitError) else "WRONG"
+            lines.append(f"{kind}  {name}: {problem}")
             return None
         lines.append(f"ok     {name}: {result[0] if isinstance(result, tuple) else result}")
         return result
@@ -799,29 +846,66 @@ UNREADABLE = (
 
 def visible(line: str) -> str:
     """Escape what a file could use to look like another line of the answer."""
-    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in line)
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in line[:LONGEST_LINE])
+
+
+def exit_status(lines: list[str], checked: bool) -> int:
+    """Return the exit status for the lines found."""
+    if any(line.startswith("WRONG") for line in lines):
+        return 1
+    return 4 if any(line.startswith("OPEN") for line in lines) else 0 if checked else 3
+
+
+def give_up(lines: list[str], seconds: float) -> None:
+    """Show what was found so far, and end the program in the middle of whatever it does."""
+    told = [*lines, f"OPEN   the rest: not checked within {seconds:g} s; see --time-limit"]
+    os.write(1, ("\n".join(map(visible, told)) + "\n").encode(errors="backslashreplace"))
+    os._exit(exit_status(told, checked=False))
+
+
+def answer(name: str, lines: list[str]) -> int:
+    """Check a file, and add what is found to the lines; return the exit status."""
+    checked = True
+    try:
+        with Path(name).open("rb") as file:
+            content = file.read(MOST_BYTES + 1)  # a device may have no end
+        if len(content) > MOST_BYTES:
+            raise LimitError(f"the file has more than {MOST_BYTES:,} bytes")
+        _, checked, _ = check(content.decode(), lines)
+    except LimitError as problem:
+        lines.append(f"OPEN   {problem}")
+    except RefutedError as problem:
+        lines.append(f"WRONG  {problem}")
+    except MemoryError:
+        lines.append("OPEN   the check needs more memory than there is")
+    except UNREADABLE as problem:
+        told = f"{problem.args[0]!r} is missing" if isinstance(problem, KeyError) else str(problem)
+        print(visible(f"{name}: cannot be read as a certificate: {told}"), file=sys.stderr)
+        return 2
+    print("\n".join(map(visible, lines)))
+    return exit_status(lines, checked)
 
 
 def main() -> int:
     """Check the certificate that the command line names."""
-    if len(sys.argv) != 2:
-        print("usage: python check.py certificate.json", file=sys.stderr)
-        return 2
+    parser = argparse.ArgumentParser(description="Check a certificate of coalitions.")
+    parser.add_argument("certificate")
+    about = "end after so many seconds (default: %(default)s)"
+    parser.add_argument("--time-limit", type=float, default=60.0, metavar="SECONDS", help=about)
+    given = parser.parse_args()
+    if not 0 < given.time_limit < threading.TIMEOUT_MAX:
+        parser.error("the time limit is no positive number of seconds")
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # a name may have letters that it cannot show
             stream.reconfigure(errors="backslashreplace")
+    lines: list[str] = []
+    end = threading.Timer(given.time_limit, give_up, (lines, given.time_limit))
+    end.daemon = True
+    end.start()
     try:
-        fine, checked, lines = check(Path(sys.argv[1]).read_bytes().decode())
-    except RefutedError as problem:
-        print(visible(f"WRONG  {problem}"))
-        return 1
-    except UNREADABLE as problem:
-        told = f"{problem.args[0]!r} is missing" if isinstance(problem, KeyError) else str(problem)
-        told = f"{sys.argv[1]}: cannot be read as a certificate: {told}"
-        print(visible(told), file=sys.stderr)
-        return 2
-    print("\n".join(map(visible, lines)))
-    return 1 if not fine else 0 if checked else 3
+        return answer(given.certificate, lines)
+    finally:
+        end.cancel()
 
 
 if __name__ == "__main__":

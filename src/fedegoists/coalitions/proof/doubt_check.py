@@ -9,10 +9,11 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from itertools import combinations
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from fedegoists.coalitions.principles import Coalition, check_partition
 from fedegoists.coalitions.proof.likelihoods import Edge, Likelihoods, welfare_without_riders
+from fedegoists.coalitions.proof.sealed_parts import ListOf, NumbersByName, SealedPart
 from fedegoists.coalitions.proof.verification import TOLERANCE, CheckedClaim
 from fedegoists.errors import FedEgoistsError
 
@@ -22,39 +23,35 @@ MOST_RETRIED = 7
 Rivals = Callable[[str, str], bool]
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
-
-
-class StatedCoalition(_Part):
+class StatedCoalition(SealedPart):
     """What is stated about one coalition."""
 
-    members: list[str]
+    members: ListOf[str]
     safety: float = Field(ge=0, le=1)
-    receives: dict[str, float]
-    gives: dict[str, float]
+    receives: NumbersByName
+    gives: NumbersByName
     expected: float
 
 
-class StatedMeasurement(_Part):
+class StatedMeasurement(SealedPart):
     """What is stated about the best measurement."""
 
     source: str
     target: str
     probability: float = Field(ge=0, le=1)
     gain: float
-    if_real: list[list[str]]
-    if_not: list[list[str]]
+    if_real: ListOf[ListOf[str]]
+    if_not: ListOf[ListOf[str]]
 
 
-class StatedDoubt(_Part):
+class StatedDoubt(SealedPart):
     """What a certificate states about doubt; see `fedegoists.coalitions.doubt_report`."""
 
     risk: Literal["expected", "worst-decile"]
     scenarios: int = Field(ge=10, le=100_000)
     seed: int = Field(ge=0)
     null_share: float = Field(gt=0, lt=1)
-    coalitions: list[StatedCoalition]
+    coalitions: ListOf[StatedCoalition]
     standing: float
     worst_tenth: float
     regret: float
@@ -62,8 +59,8 @@ class StatedDoubt(_Part):
     measurement: StatedMeasurement | None
     examined: int = Field(ge=0)
     uncertain: int = Field(ge=0)
-    partitions: list[list[list[str]]]
-    scenario_best: list[int]
+    partitions: ListOf[ListOf[ListOf[str]]]
+    scenario_best: ListOf[int]
 
 
 class DoubtCheck:

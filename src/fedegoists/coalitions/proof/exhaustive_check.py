@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from fedegoists.coalitions.principles import Coalition
-from fedegoists.coalitions.welfare import utilities
+from fedegoists.coalitions.proof.coalition_listing import TooLateError
 from fedegoists.graphs import BenefitGraph, CompetitionGraph
 
 MOST_LISTED = 12
@@ -54,8 +54,7 @@ def objective_value(
     """
     if objective == "participation":
         return float(sum(len(group) == 1 for group in coalitions))
-    received = [value for group in coalitions for value in _received(benefit, group)]
-    return min(received, default=0.0)
+    return min(_Received(benefit).in_each(coalitions), default=0.0)
 
 
 def exhaust(
@@ -81,13 +80,18 @@ def exhaust(
     >>> exhaust(benefit, CompetitionGraph([], ["a", "b"]), [("a",), ("b",)], "fair").better
     (('a', 'b'),)
     """
+    judgement, received = _JUDGEMENTS[objective], _Received(benefit)
+    home = {name: group for group in coalitions for name in group}
     for part in _parts(benefit, competition, fewest_members):
-        if len(part) > MOST_LISTED or time.perf_counter() > deadline:
+        if len(part) > MOST_LISTED:
             return Exhausted(None, False)
         inside = set(part)
-        mine = [tuple(name for name in group if name in inside) for group in coalitions]
-        best = _best(benefit, competition, part, _JUDGEMENTS[objective], fewest_members)
-        if is_better(benefit, best, filter(None, mine), objective):
+        mine = {tuple(other for other in home[name] if other in inside) for name in part}
+        try:
+            best = _best(received, competition, part, judgement, fewest_members, deadline)
+        except TooLateError:
+            return Exhausted(None, False)
+        if judgement.better(judgement.total(received, best), judgement.total(received, mine)):
             others = [tuple(n for n in group if n not in inside) for group in coalitions]
             return Exhausted((*best, *filter(None, others)), True)
     return Exhausted(None, True)
@@ -100,22 +104,29 @@ def is_better(
     objective: str,
 ) -> bool:
     """Whether the first of two partitions is better by the objective, by more than rounding."""
-    judgement = _JUDGEMENTS[objective]
-
-    def total(coalitions: Iterable[Sequence[str]]) -> Score:
-        score = judgement.nothing
-        for group in coalitions:
-            score = judgement.add(score, judgement.of(_received(benefit, group)))
-        return score
-
-    return judgement.better(total(one), total(other))
+    judgement, received = _JUDGEMENTS[objective], _Received(benefit)
+    return judgement.better(judgement.total(received, one), judgement.total(received, other))
 
 
-def _received(benefit: BenefitGraph, group: Sequence[str]) -> list[float]:
-    """Return the utilities of a coalition's members."""
-    rows = [benefit.participants.index(name) for name in group]
-    received: list[float] = utilities(benefit.weights, [rows])[rows].tolist()
-    return received
+class _Received:
+    """The utilities of the members of coalitions, from the benefits that are not zero."""
+
+    def __init__(self, benefit: BenefitGraph) -> None:
+        self.givers: dict[str, dict[str, float]] = {name: {} for name in benefit.participants}
+        for source, target, weight in benefit.edges():
+            self.givers[target][source] = weight
+
+    def in_one(self, group: Sequence[str]) -> list[float]:
+        """Return the utilities of a coalition's members."""
+        inside = set(group)
+        return [
+            math.fsum(weight for source, weight in self.givers[name].items() if source in inside)
+            for name in group
+        ]
+
+    def in_each(self, coalitions: Iterable[Sequence[str]]) -> list[float]:
+        """Return the utilities of the members of all coalitions."""
+        return [value for group in coalitions for value in self.in_one(group)]
 
 
 # How objectives compare partitions ---------------------------------------------------------------
@@ -129,6 +140,15 @@ class _Judgement:
     of: Callable[[Sequence[float]], Score]
     add: Callable[[Score, Score], Score]
     better: Callable[[Score, Score], bool]
+
+    def total(self, received: _Received, coalitions: Iterable[Sequence[str]]) -> Score:
+        """Return the score of a partition."""
+        scores = [self.nothing, *(self.of(received.in_one(group)) for group in coalitions)]
+        while len(scores) > 1:  # in pairs, as a score can be as long as the partition
+            odd = scores[len(scores) // 2 * 2 :]
+            pairs = zip(scores[::2], scores[1::2], strict=False)
+            scores = [*(self.add(one, other) for one, other in pairs), *odd]
+        return scores[0]
 
 
 def _more_participation(one: Score, other: Score) -> bool:
@@ -169,63 +189,69 @@ _JUDGEMENTS: Mapping[str, _Judgement] = {
 
 def _parts(
     benefit: BenefitGraph, competition: CompetitionGraph, fewest_members: int
-) -> list[list[str]]:
-    """Return the sets of participants that have to be judged together, see `exhaust`."""
+) -> Iterable[list[str]]:
+    """Yield the sets of participants that have to be judged together, see `exhaust`."""
     names = benefit.participants
-    weights, rivals = benefit.weights, competition.matrix
-    left = set(range(len(names)))
-    parts = []
-    while left:
-        queue = [min(left)]
-        left.discard(queue[0])
-        for i in queue:
-            near = {
-                j
-                for j in left
-                if not rivals[i, j]
-                and (fewest_members > 2 or weights[i, j] > 0 or weights[j, i] > 0)
-            }
+    position = {name: k for k, name in enumerate(names)}
+    rivals = {name: set(competition.competitors(name)) for name in names}
+    linked: dict[str, set[str]] = {name: set() for name in names}
+    for source, target, _ in benefit.edges():
+        linked[source].add(target)
+        linked[target].add(source)
+    left = set(names)
+    for first in names:
+        if first not in left:
+            continue
+        left.discard(first)
+        found = [first]
+        for name in found:  # grows while it is walked: breadth first
+            near = (left if fewest_members > 2 else linked[name] & left) - rivals[name]
             left -= near
-            queue += sorted(near)
-        parts.append([names[i] for i in sorted(queue)])
-    return parts
+            found += near
+        yield sorted(found, key=position.__getitem__)
 
 
 def _best(
-    benefit: BenefitGraph,
+    received: _Received,
     competition: CompetitionGraph,
     part: Sequence[str],
     judgement: _Judgement,
     fewest_members: int,
+    deadline: float,
 ) -> list[Coalition]:
     """Return a best partition, from best partitions of all smaller sets of participants."""
-    rows = [benefit.participants.index(name) for name in part]
-    weights, rivals = benefit.weights, competition.matrix
+    givers = [{k for k, other in enumerate(part) if other in received.givers[n]} for n in part]
+    takers = [{k for k in range(len(part)) if i in givers[k]} for i in range(len(part))]
+    rivals = [{k for k, other in enumerate(part) if competition.competes(n, other)} for n in part]
 
     def valid(members: Sequence[int]) -> bool:
         """Both principles and the smallest number of members, for one coalition."""
         if 1 < len(members) < fewest_members:
             return False
+        inside = set(members)
         return len(members) == 1 or all(
-            any(weights[i, j] > 0 for j in members if j != i)
-            and any(weights[j, i] > 0 for j in members if j != i)
-            and not any(rivals[i, j] for j in members)
-            for i in members
+            givers[i] & inside and takers[i] & inside and not rivals[i] & inside for i in members
         )
+
+    def watch_the_clock() -> None:
+        if time.perf_counter() > deadline:
+            raise TooLateError
 
     # All valid coalitions, as bitmasks with their scores, by their first member.
     by_first: list[list[tuple[int, Score]]] = [[] for _ in part]
     names = {}
     for mask in range(1, 1 << len(part)):
+        watch_the_clock()
         inside = [k for k in range(len(part)) if mask >> k & 1]
-        if valid([rows[k] for k in inside]):
+        if valid(inside):
             names[mask] = tuple(part[k] for k in inside)
-            score = judgement.of(_received(benefit, names[mask]))
+            score = judgement.of(received.in_one(names[mask]))
             by_first[inside[0]].append((mask, score))
     # The best score of every set: its first member is in one of these coalitions, and the rest of
     # the set is a smaller set.
     best: list[tuple[Score, int]] = [(judgement.nothing, 0)]
     for mask in range(1, 1 << len(part)):
+        watch_the_clock()
         first = (mask & -mask).bit_length() - 1
         best.append(
             max(

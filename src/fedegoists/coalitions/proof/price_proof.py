@@ -26,13 +26,23 @@ certificate holds depends on no clock. This module uses no code of the search th
 """
 
 import math
-import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from fedegoists.coalitions.principles import Coalition
+from fedegoists.coalitions.principles import Coalition, named
+from fedegoists.coalitions.proof.coalition_listing import (
+    Allowance,
+    ComponentLinks,
+    Listing,
+    ProofError,
+    Set,
+    as_set,
+    combined,
+    competing_groups,
+    participants_of,
+)
 from fedegoists.coalitions.proof.pair_inequalities import (
     NoInequalityError,
     SquareInequality,
@@ -50,22 +60,11 @@ PRICE_BITS = 40
 STEPS_PER_TERM = 8
 """So many terms of inequalities count as a step."""
 
-OPTIONS_PER_STEP = 16
-"""So many coalitions looked at, when they are put together, count as a step."""
+MOST_PAIRS = 1_000_000
+"""Inequalities over more pairs without benefits would fill the memory."""
 
 MOST_EXHAUSTED = 14
 """Components of up to this many participants need no prices: all their partitions are compared."""
-
-Set = int
-"""A set of participants as an integer: bit k stands for participant k of a component."""
-
-
-class ProofError(Exception):
-    """The prices do not prove the bound; the message says why."""
-
-
-class TooLateError(Exception):
-    """The deadline of a check has passed."""
 
 
 class BetterPartitionError(ProofError):
@@ -126,22 +125,6 @@ class PriceProof:
         if self.rows:
             proof |= {"rows": self.rows, "row_prices": self.row_prices}
         return proof
-
-
-class Allowance:
-    """The steps that are left, and the deadline by `time.perf_counter`."""
-
-    def __init__(self, steps: float = math.inf, deadline: float = math.inf) -> None:
-        self._left = steps
-        self._deadline = deadline
-
-    def spend(self, steps: int = 1) -> None:
-        """Count some steps; an exception says that none is left."""
-        self._left -= steps
-        if self._left < 0:
-            raise ProofError("confirming its prices takes more steps than a proof may have")
-        if time.perf_counter() > self._deadline:
-            raise TooLateError
 
 
 # The bound on the whole consortium ----------------------------------------------------------------
@@ -223,10 +206,12 @@ def proven_bound(
         for component in components
     ]
     attained = [bound <= own for bound, own in zip(bounds, reached, strict=True)]
+    total, highest = sum(bounds), math.floor(Fraction(enough) * unit)
     for k, component in enumerate(components):
         found = entries.pop(frozenset(component.members), None)
-        if attained[k] or Fraction(sum(bounds), unit) <= enough:
+        if attained[k] or total <= highest:
             continue
+        total -= bounds[k]
         if found is not None:
             try:
                 component.confirm(found, Allowance(MOST_STEPS, deadline))
@@ -237,8 +222,9 @@ def proven_bound(
         elif len(component.members) <= MOST_EXHAUSTED:
             bounds[k] = component.highest_welfare(Allowance(deadline=deadline))
             attained[k] = True
+        total += bounds[k]
     rejected += [f"{_about(entry)}: they are no component" for entry in entries.values()]
-    return ProvenBound(Fraction(sum(bounds), unit), all(attained), tuple(rejected))
+    return ProvenBound(Fraction(total, unit), all(attained), tuple(rejected))
 
 
 def _about(entry: PriceProof) -> str:
@@ -315,28 +301,6 @@ class ExactConsortium:
         return alone
 
 
-def competing_groups(rivals: Sequence[set[int]]) -> list[int]:
-    """Return a group number for each participant, so that all in a group compete.
-
-    A valid coalition has at most one member of each group. Participants with most competitors come
-    first, and each goes to the first group that it fits.
-
-    Examples
-    --------
-    >>> competing_groups([{1, 2}, {0, 2}, {0, 1, 3}, {2}])
-    [0, 0, 0, 1]
-    """
-    group = [-1] * len(rivals)
-    sizes: list[int] = []
-    for i in sorted(range(len(rivals)), key=lambda i: (-len(rivals[i]), i)):
-        met = Counter(group[j] for j in rivals[i] if group[j] >= 0)
-        group[i] = min((g for g, count in met.items() if count == sizes[g]), default=len(sizes))
-        if group[i] == len(sizes):
-            sizes.append(0)
-        sizes[group[i]] += 1
-    return group
-
-
 # The bound on one component -----------------------------------------------------------------------
 
 
@@ -346,15 +310,17 @@ class Component:
     def __init__(self, consortium: ExactConsortium, rows: Sequence[int]) -> None:
         self.members = tuple(consortium.names[i] for i in rows)
         self._unit = consortium.unit
-        self._fewest_members = consortium.fewest_members
         place = {i: k for k, i in enumerate(rows)}
         self._wide_group = [consortium.group[i] for i in rows]
         self._takes = [_renumbered(consortium.takes[i], place) for i in rows]
         self._gives = [_renumbered(consortium.gives[i], place) for i in rows]
         self._rivals = [{place[j] for j in consortium.rivals[i] if j in place} for i in rows]
-        self._rival_set = [_as_set(rivals) for rivals in self._rivals]
-        self._giver_set = [_as_set(takes) for takes in self._takes]
-        self._taker_set = [_as_set(gives) for gives in self._gives]
+        self._links = ComponentLinks(
+            rivals=[as_set(rivals) for rivals in self._rivals],
+            givers=[as_set(takes) for takes in self._takes],
+            takers=[as_set(gives) for gives in self._gives],
+            fewest_members=consortium.fewest_members,
+        )
 
     @property
     def _n(self) -> int:
@@ -406,13 +372,6 @@ class Component:
             mutual[j] = mutual.get(j, 0) + benefit
         return mutual
 
-    def is_valid(self, members: Set) -> bool:
-        """Whether a set of two or more pairwise independent participants is a valid coalition."""
-        return members.bit_count() >= self._fewest_members and all(
-            self._giver_set[i] & members and self._taker_set[i] & members
-            for i in _participants(members)
-        )
-
     def highest_welfare(self, allowance: Allowance) -> int:
         """Return the highest welfare of a valid partition, by comparing all of them.
 
@@ -424,12 +383,12 @@ class Component:
         for i in range(self._n):
             allowance.spend()
             joined = [
-                (members | 1 << i, value + sum(mutual.get(j, 0) for j in _participants(members)))
+                (members | 1 << i, value + sum(mutual.get(j, 0) for j in participants_of(members)))
                 for mutual in (self._mutual(i),)
                 for members, value in sets
-                if not members & self._rival_set[i]
+                if not members & self._links.rivals[i]
             ]
-            coalitions.append([one for one in joined if self.is_valid(one[0])])
+            coalitions.append([one for one in joined if self._links.is_valid(one[0])])
             sets += joined
         best: dict[Set, int] = {0: 0}
 
@@ -461,17 +420,19 @@ class Component:
         bound = self.in_units(proof.at_most)
         # The slacks of a partition with a welfare above the bound sum to less than this.
         gap = sum(prices) + sum(price for _, price in triples) + right_sides - bound
-        listed = _Listing(self, values, prices, triples, max(gap, 0), allowance).coalitions()
+        group = competing_groups(self._rivals)
+        listing = Listing(self._links, group, values, prices, triples, max(gap, 0), allowance)
+        listed = listing.coalitions()
         negative = next((members for members, slack in listed if slack < 0), None)
         if negative is not None:
-            names = ", ".join(self.members[i] for i in _participants(negative))
-            raise ProofError(f"the coalition {{{names}}} is worth more than its prices")
+            names = named([self.members[i] for i in participants_of(negative)])
+            raise ProofError(f"the coalition {names} is worth more than its prices")
         if gap <= 0:
             return
-        for found in _combined(listed, prices, gap, allowance):
+        for found in combined(listed, prices, gap, allowance):
             labels = list(range(self._n))
             for members in found:
-                for i in _participants(members):
+                for i in participants_of(members):
                     labels[i] = self._n + members
             # Triples that no coalition pays for, and inequalities that are not tight, are not
             # among the slacks, so compare again.
@@ -494,7 +455,7 @@ class Component:
             if len(set(names)) != 3 or not place.keys() >= set(names):
                 raise ProofError("a triple is not three of its participants")
             rounded = math.ceil(Fraction(price) * self._unit)
-            triples.append((_as_set(place[name] for name in names), rounded))
+            triples.append((as_set(place[name] for name in names), rounded))
         return prices, triples
 
     def _remaining_values(
@@ -510,6 +471,7 @@ class Component:
         place = {name: k for k, name in enumerate(self.members)}
         number = [place[name] for name in proof.members]
         cost = 0
+        pairs = 0
         for text, stated in zip(proof.rows, proof.row_prices, strict=True):
             try:
                 row = read_inequality(text, number)
@@ -527,197 +489,14 @@ class Component:
             cost += price * row.right_side
             for (i, j), factor in terms:
                 if j not in self._rivals[i]:
+                    pairs += j not in values[i]
+                    if pairs > MOST_PAIRS:
+                        raise ProofError(
+                            f"its inequalities are over more than {MOST_PAIRS:,} pairs"
+                        )
                     values[i][j] = values[j][i] = values[i].get(j, 0) - price * factor
         return values, cost
 
 
-class _Listing:
-    """All valid coalitions of two or more whose slack is below a gap.
-
-    Sets are built up member by member. A *branch* holds the members so far and the candidates that
-    may still join; it is given up when no set of the branch can have a slack below the gap.
-    """
-
-    def __init__(
-        self,
-        component: Component,
-        values: Sequence[Mapping[int, int]],
-        prices: Sequence[int],
-        triples: Sequence[tuple[Set, int]],
-        gap: int,
-        allowance: Allowance,
-    ) -> None:
-        self._component = component
-        self._prices = prices
-        self._gap = gap
-        self._allowance = allowance
-        n = len(prices)
-        self._rivals = component._rival_set
-        self._triples: list[list[tuple[Set, int]]] = [[] for _ in range(n)]
-        for triple, price in triples:
-            for i in _participants(triple):
-                self._triples[i].append((triple, price))
-        self._group = competing_groups(component._rivals)
-        self._values = values
-        # By participant: half of the positive values, largest first within each group.
-        self._halves = [self._by_group(own) for own in values]
-
-    def _by_group(self, values: Mapping[int, int]) -> list[tuple[int, list[tuple[int, Set]]]]:
-        groups: dict[int, list[tuple[int, Set]]] = {}
-        for j, value in values.items():
-            if value > 0:  # rounded up: what is left of a value may be odd
-                groups.setdefault(self._group[j], []).append((value + 1 >> 1, 1 << j))
-        return [(group, sorted(halves, reverse=True)) for group, halves in groups.items()]
-
-    def coalitions(self) -> list[tuple[Set, int]]:
-        """Return the coalitions with their slacks."""
-        found: list[tuple[Set, int]] = []
-        everybody = (1 << len(self._prices)) - 1
-        nothing: Mapping[int, int] = {}
-        alone = {i: -price for i, price in enumerate(self._prices)}
-        # What candidates add is derived when a branch is taken up: thousands may wait.
-        branches = [(0, 0, everybody, alone, nothing)]
-        while branches:
-            members, profit, fitting, margins_before, values = branches.pop()
-            candidates = [k for k in margins_before if fitting >> k & 1]
-            margins = {k: margins_before[k] + values.get(k, 0) for k in candidates}
-            self._allowance.spend(1 + len(candidates))
-            node = _Node(self, profit, self._supported(members, candidates), margins)
-            for j, before in node.to_branch_on():
-                joined = members | 1 << j
-                gained = profit + margins[j] - self._due(members, j)
-                if gained > -self._gap and members and self._component.is_valid(joined):
-                    found.append((joined, -gained))
-                fitting = before & ~self._rivals[j]
-                if fitting and node.most_with(j, fitting) + gained > -self._gap:
-                    branches.append((joined, gained, fitting, margins, self._values[j]))
-        return found
-
-    def _due(self, members: Set, j: int) -> int:
-        """Return the prices of the triples of which a newcomer is the second member."""
-        self._allowance.spend(len(self._triples[j]) // STEPS_PER_TERM)
-        return sum(
-            price for triple, price in self._triples[j] if (triple & members).bit_count() == 1
-        )
-
-    def _supported(self, members: Set, candidates: list[int]) -> list[int]:
-        """Drop candidates without a giver or a taker in the branch; all, if a member has none."""
-        givers, takers = self._component._giver_set, self._component._taker_set
-        while True:
-            inside = members | _as_set(candidates)
-            kept = [j for j in candidates if givers[j] & inside and takers[j] & inside]
-            if len(kept) == len(candidates):
-                break
-            candidates = kept
-        lost = any(not (givers[i] & inside and takers[i] & inside) for i in _participants(members))
-        return [] if lost else candidates
-
-
-class _Node:
-    """The candidates of a branch, and how much each can add at most.
-
-    A set of the branch has at most one candidate of each group of competitors. Half of the value of
-    a pair is counted for each of the two, and each has at most one partner of each group, so a
-    group adds at most its *top*.
-    """
-
-    def __init__(
-        self, listing: _Listing, profit: int, candidates: list[int], margins: Mapping[int, int]
-    ) -> None:
-        self.candidates = candidates
-        self._listing = listing
-        self._profit = profit
-        self._most: dict[int, int] = {}
-        self._best: dict[int, dict[int, int]] = {}  # by candidate and group: the best half
-        inside = _as_set(candidates)
-        for j in candidates:
-            best: dict[int, int] = {}
-            for group, halves in listing._halves[j]:
-                for half, other in halves:
-                    if other & inside:
-                        best[group] = half
-                        break
-            self._best[j] = best
-            self._most[j] = margins[j] + sum(best.values())
-
-    def to_branch_on(self) -> list[tuple[int, Set]]:
-        """Return the candidates to branch on, each with those that may join after it.
-
-        As long as the tops of the first groups sum to too little, no set of candidates of these
-        groups alone has to be looked at.
-        """
-        groups: dict[int, list[int]] = {}
-        tops: dict[int, int] = {}
-        for j, most in self._most.items():
-            group = self._listing._group[j]
-            groups.setdefault(group, []).append(j)
-            tops[group] = max(tops.get(group, 0), most)
-        chosen: list[tuple[int, Set]] = []
-        before = 0
-        bound = self._profit
-        for group in sorted(groups, key=lambda group: (tops[group], group)):
-            bound += tops[group]
-            if bound > -self._listing._gap:
-                chosen += [(j, before) for j in groups[group]]
-            before |= _as_set(groups[group])
-        return chosen
-
-    def most_with(self, j: int, fitting: Set) -> int:
-        """Return how much candidates can add at most once j has joined.
-
-        The value of a pair with j then counts in full, instead of the half of the best of j's group
-        of which all others compete with j.
-        """
-        group, values = self._listing._group, self._listing._values[j]
-        tops: dict[int, int] = {}
-        for k in _participants(fitting):
-            most = self._most[k] - self._best[k].get(group[j], 0) + values.get(k, 0)
-            if most > tops.get(group[k], 0):
-                tops[group[k]] = most
-        return sum(tops.values())
-
-
-def _combined(
-    listed: Sequence[tuple[Set, int]], prices: Sequence[int], gap: int, allowance: Allowance
-) -> Iterable[tuple[Set, ...]]:
-    """Yield the partitions into listed coalitions and participants alone with slacks below the gap.
-
-    The participant with fewest coalitions left to be in is placed first.
-    """
-    options: list[list[tuple[int, Set]]] = [[(price, 1 << i)] for i, price in enumerate(prices)]
-    for members, slack in listed:
-        for i in _participants(members):
-            options[i].append((slack, members))
-    branches: list[tuple[Set, int, tuple[Set, ...]]] = [((1 << len(prices)) - 1, 0, ())]
-    while branches:
-        allowance.spend()
-        left, used, chosen = branches.pop()
-        if not left:
-            yield chosen
-            continue
-        fewest = None
-        for i in _participants(left):
-            allowance.spend(len(options[i]) // OPTIONS_PER_STEP)
-            fitting = [one for one in options[i] if used + one[0] < gap and not one[1] & ~left]
-            if fewest is None or len(fitting) < len(fewest):
-                fewest = fitting
-        for slack, members in fewest or ():
-            branches.append((left & ~members, used + slack, (*chosen, members)))
-
-
 def _renumbered(benefits: Mapping[int, int], place: Mapping[int, int]) -> dict[int, int]:
     return {place[j]: benefit for j, benefit in benefits.items() if j in place}
-
-
-def _as_set(participants: Iterable[int]) -> Set:
-    members = 0
-    for i in participants:
-        members |= 1 << i
-    return members
-
-
-def _participants(members: Set) -> Iterable[int]:
-    while members:
-        low = members & -members
-        yield low.bit_length() - 1
-        members ^= low

@@ -38,7 +38,7 @@ def reach_each_other(benefit: BenefitGraph, groups: Sequence[Coalition]) -> set[
 def _reached_from(start: str, takers: dict[str, set[str]], inside: set[str]) -> set[str]:
     reached, frontier = {start}, [start]
     while frontier:
-        new = takers[frontier.pop()] & inside - reached
+        new = (takers[frontier.pop()] & inside) - reached
         reached |= new
         frontier += new
     return reached

@@ -5,11 +5,17 @@ so that the checks share no code with the search whose results they judge.
 """
 
 import math
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from fedegoists.coalitions.principles import Coalition, Verification
+from fedegoists.coalitions.principles import (
+    MOST_WITNESSES,
+    Coalition,
+    Verification,
+    named,
+)
 from fedegoists.coalitions.proof.certificate_claims import Claim, ClaimName, principle_claims
 from fedegoists.coalitions.proof.exhaustive_check import exhaust, is_better, objective_value
 from fedegoists.coalitions.proof.price_proof import ProvenBound
@@ -22,6 +28,10 @@ SUM_ROUNDING = 1e-12
 
 TOLERANCE = 1e-9
 """Numbers that differ by no more than this fraction agree."""
+
+MOST_SEARCHED = 2_000
+"""That no partition is better by an objective is searched for with up to this many participants:
+the search needs memory that grows with their square."""
 
 
 @dataclass(frozen=True)
@@ -198,6 +208,12 @@ def check_objective(
         return CheckedClaim("objective", stated, f"{found}, not proven", True)
     tried = exhaust(benefit, competition, coalitions, objective, fewest_members, deadline)
     better, how = tried.better, "all partitions tried"
+    if not tried.complete and time.perf_counter() > deadline:
+        found = f"{found}; not derived in {time_limit:g} s that none is better"
+        return CheckedClaim("objective", stated, found, False)
+    if not tried.complete and benefit.n > MOST_SEARCHED:
+        found = f"{found}; that none is better is derived for up to {MOST_SEARCHED:,} participants"
+        return CheckedClaim("objective", stated, found, False)
     if not tried.complete:
         try:
             again, proven = search()
@@ -210,6 +226,8 @@ def check_objective(
             found = f"{found}; not derived in {time_limit:g} s that none is better"
             return CheckedClaim("objective", stated, found, False)
     if better is not None:
-        groups = " ".join(f"{{{', '.join(group)}}}" for group in better)
-        return CheckedClaim("objective", stated, f"refuted; better is {groups}", False)
+        groups = [*map(named, better[:MOST_WITNESSES])]
+        if len(better) > MOST_WITNESSES:
+            groups.append(f"and {len(better) - MOST_WITNESSES:,} more")
+        return CheckedClaim("objective", stated, f"refuted; better is {' '.join(groups)}", False)
     return CheckedClaim("objective", stated, f"{found}, {how}", True)
