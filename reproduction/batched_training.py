@@ -17,7 +17,6 @@ from fedegoists.learning.data import SiloedData
 from fedegoists.learning.model_registry import model_options
 from fedegoists.learning.models import build_model
 from fedegoists.methods.failed_rounds import FailedRunError
-from fedegoists.methods.interpolation import interpolate
 from fedegoists.methods.method_registry import TUNED
 from fedegoists.methods.method_run import (
     Callbacks,
@@ -37,8 +36,9 @@ from reproduction.budgets import budget
 from reproduction.cell_packing import group_name
 from reproduction.cell_store import CellStore
 from reproduction.cells import Cell, CellResult, cell_from, diverges
+from reproduction.interpolation import interpolate
 from reproduction.shared_coalitions import SharedCoalitions, shared_by
-from reproduction.variants import BETWEEN
+from reproduction.variants import INTERPOLATED_ENDING
 
 __all__ = ["CellGroup", "GroupSettings", "forget", "group_of", "grouped", "train_group"]
 
@@ -240,6 +240,9 @@ def _outcomes(
     outcome = even_diverged(lambda: run(*given, callbacks), names, running.rounds)
     if not work.tuned:
         return {"": outcome}
+    if work.decides and _given_up(outcome, running.rounds):
+        # Nothing is gained by tuning the models of a trial that is not chosen.
+        return dict.fromkeys(("", *(cell.variant.ending for cell in work.cells)), outcome)
     tuning = replace(
         callbacks, checkpoint=folder / "tuned.safetensors", observers=settings.observers
     )
@@ -255,17 +258,21 @@ def _outcomes(
         keep_outcome(folder / "trained.safetensors", outcome, *given)
         raise
     found = {"": outcome, TUNED: tuned}
-    if any(cell.variant.ending == BETWEEN for cell in work.cells):
-        found[BETWEEN] = interpolate(method, federation, outcome, tuned)
+    if any(cell.variant.ending == INTERPOLATED_ENDING for cell in work.cells):
+        found[INTERPOLATED_ENDING] = interpolate(method, federation, outcome, tuned)
     return found
 
 
 def _stages(ending: str, outcomes: Mapping[str, Outcome]) -> list[Outcome]:
-    """Return the outcomes that a row's costs and failures are the sum of, the row's own last."""
-    if not ending:
+    """Return the stages of a row, its own last; its costs and failures are their sums."""
+    if not ending or outcomes[ending] is outcomes[""]:
         return [outcomes[""]]
-    # What is between has the costs and failures of fine-tuning in its own outcome.
+    # Interpolation copies the outcome of fine-tuning, with its costs and failures.
     return [outcomes[""], outcomes[ending]]
+
+
+class HopelessTrialError(FailedRunError):
+    """A trial of a rate or a setting that was given up, because it would not be chosen."""
 
 
 def _hopeless(names: Sequence[Participant]) -> Observer:
@@ -280,17 +287,23 @@ def _hopeless(names: Sequence[Participant]) -> Observer:
         failures = Counter(one.participant.repetition for _, one in outcome.failures)
         for repetition, count in failures.items():
             if diverges(count, rounds, silos[repetition]):
-                raise FailedRunError(f"{method}: {count} failures in {done} of {rounds} rounds")
+                raise HopelessTrialError(f"{method}: {count} failures in {done} rounds")
 
     return look
+
+
+def _given_up(outcome: Outcome, rounds: int) -> bool:
+    """Whether a run ended before its last round."""
+    return outcome.state.round < rounds
 
 
 def even_diverged(
     train: Callable[[], Outcome], names: Iterable[Participant], rounds: int
 ) -> Outcome:
-    """Return the outcome of a run, even if every silo failed; then with failures in later rounds.
+    """Return the outcome of a run, even if every silo failed or a trial was given up.
 
-    So its cells are results like others, and a rate that diverges is not chosen, for any method.
+    Then all silos count as failing in all later rounds. So its cells are results like others, and
+    a rate that diverges is not chosen, for any method.
     """
     try:
         return train()
@@ -298,7 +311,7 @@ def even_diverged(
         if error.outcome is None:
             raise
         error.outcome.failures += [
-            (number, Failure(name, "not finite", "every silo failed"))
+            (number, Failure(name, "not finite", str(error)))
             for number in range(error.outcome.state.round + 1, rounds + 1)
             for name in names
         ]

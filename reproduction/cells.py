@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from fedegoists.errors import FileError
+from fedegoists.errors import FileError, SettingsError
 from reproduction.budgets import BudgetName
 from reproduction.reproduced_tables import DECIDING, ReproducedTable
 from reproduction.scenarios import Scenario
@@ -55,7 +55,18 @@ class Plan:
     choose: bool = True
 
     def repetitions_of(self, table: ReproducedTable) -> int:
-        """Return the number of repetitions of a table."""
+        """Return the number of repetitions of a table.
+
+        Raises
+        ------
+        fedegoists.errors.SettingsError
+            If a corrected table would show repetitions that decide about its rates.
+        """
+        if table.revision > 1 and self.repetitions and self.repetitions > DECIDING[0]:
+            raise SettingsError(
+                f"{self.repetitions} repetitions of {table.name}: repetitions {DECIDING[0]} to "
+                f"{DECIDING[-1]} choose its rates; use at most {DECIDING[0]}"
+            )
         return self.repetitions or table.repetitions[table.budget or self.budget]
 
 

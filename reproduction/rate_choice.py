@@ -13,11 +13,11 @@ most of all at rates at which the metric jumps. There the number of rounds is ch
 the rate, one number for all participants and repetitions.
 
 In corrected tables (`revision` 2) three repetitions decide that no table shows, 10 to 12, for all
-data. Then two other values of one parameter of the method are tried at the best rate, or two more
-rates for methods without a parameter: as many trials for all.
+data. Then two other settings of the row are tried at the best rate, of one parameter or of two, or
+two more rates for methods without a parameter: as many trials for all.
 
-Images decide with and without fine-tuning, where the method has both rows: what is tried counts by
-the better of the two, and is chosen for both.
+On images, the score of a trial is the better of its validation metrics before and after
+fine-tuning, where the method has both rows, which share the choice.
 
 A rate is not chosen if training diverges in the deciding repetitions, in more than one in a hundred
 of all participants' rounds, and is not trained any further there; it may still diverge in others.
@@ -41,7 +41,7 @@ from fedegoists.methods.method_registry import TUNED
 from reproduction.cell_store import CellStore
 from reproduction.cells import Cell, CellResult, Plan, cells_of, diverges
 from reproduction.reproduced_tables import DECIDING, ReproducedTable
-from reproduction.variants import DECIDED_TUNED, crossed_name, settings_tried, wide_name
+from reproduction.variants import NAMES_WITH_TUNED_ROW, crossed_name, settings_tried, wide_name
 
 __all__ = [
     "ALL_FACTORS",
@@ -70,7 +70,7 @@ ALL_FACTORS = (1.0, 0.5, 2.0, 0.25, 4.0, 8.0, 16.0)
 
 CORRECTED_FACTORS = (1.0, 2.0, 4.0, 8.0)
 """The factors tried on synthetic data in corrected tables."""
-BETWEEN = 2**0.5
+BESIDE = 2**0.5
 """Methods without a parameter are tried at the best rate divided and multiplied by this."""
 
 Deciding = tuple[Cell, ...]
@@ -290,7 +290,7 @@ def _deciding(cell: Cell, number: int) -> Deciding:
         repetitions = repetitions if cell.revision > 1 else range(1)
     variant = cell.variant.base if cell.revision > 1 else cell.variant.chooser
     variants = [variant]
-    if _is_image(cell) and cell.revision > 1 and variant.name in DECIDED_TUNED:
+    if _is_image(cell) and cell.revision > 1 and variant.name in NAMES_WITH_TUNED_ROW:
         variants.append(variant.followed(TUNED))
     chooser = replace(cell, scenario=scenario, factor=1.0)
     return tuple(
@@ -364,7 +364,7 @@ def _further(cell: Cell, rate: Trial) -> list[Trial]:
     """Return two more trials at the best rate: other settings, or rates beside it."""
     settings = settings_tried(cell.variant)
     if settings is None:
-        return [Trial(rate.factor / BETWEEN), Trial(rate.factor * BETWEEN)]
+        return [Trial(rate.factor / BESIDE), Trial(rate.factor * BESIDE)]
     return [Trial(rate.factor, one) for one in settings]
 
 

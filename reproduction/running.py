@@ -56,6 +56,7 @@ def sources(tables: Sequence[ReproducedTable]) -> list[ReproducedTable]:
     """Return the tables whose cells are needed: for a derived table, those it is derived from."""
     found: list[ReproducedTable] = []
     for table in tables:
+        # A part of Table 1 does not replace the whole one that a derived table needs.
         needed = [TABLES["table1"], TABLES["table2"]] if table.derived else [table]
         found += [one for one in needed if one not in found]
     return found

@@ -23,8 +23,8 @@ from reproduction.table_results import (
 )
 from reproduction.variants import (
     BASELINES,
-    BETWEEN,
     FOUR_TIMES,
+    INTERPOLATED_ENDING,
     MODERN,
     SIXTEEN_TIMES,
     YARDSTICKS,
@@ -80,11 +80,11 @@ CHOSEN = (
     "The published budget has published rates. All other settings are the methods' defaults."
 )
 NOT_CHOSEN = (
-    "No setting was tuned for any method: all have the same learning rate and their defaults."
+    "Nothing was chosen for this table: all rows have one learning rate and their own settings."
 )
 CORRECTED_CHOICE = (
-    "The learning rate and one parameter of every method were chosen on the validation data of "
-    "repetitions 10 to 12, which no table shows, with as many trials for every method; see below. "
+    "The learning rate and one or two settings of every row were chosen on the validation data of "
+    "repetitions 10 to 12, which no table shows, with as many trials for every row; see below. "
     "All other settings are the methods' defaults. `egomix-light` is EgoMix with means by samples, "
     "not by labels, and a momentum of 0.8, which was chosen on the same repetitions among some "
     "twenty variants; `fedavgm-kept` is FedAvgM with the two momenta that EgoMix has."
@@ -116,12 +116,13 @@ RATES_CHOSEN_CORRECTED = (
     "Multiples of the budget's rate, then the setting that was chosen if it is not the default, "
     "with the mean validation metric of repetitions 10 to 12 in brackets. Rates come first: half, "
     "once and twice the budget's, and further while the smallest or the largest is best; on "
-    "synthetic data once, twice, four and eight times. Then two other values of one parameter are "
-    "tried at the best rate, or two rates beside it for methods without a parameter. On "
-    "images what is tried counts by the better of a row and its tuned one, and both have the same "
-    "choice; elsewhere tuned rows have the choice of their method, which is made before tuning. "
-    "What fails in more than one in "
-    "a hundred rounds is not chosen, for any method. Costs above do not include this choice."
+    "synthetic data once, twice, four and eight times. Then two other settings are tried at the "
+    "best rate, of one parameter or of two, or two rates beside it for methods without a "
+    "parameter. On images, the score of a trial is the better of its validation metrics before and "
+    "after tuning, and both rows have the same choice; in brackets is the metric before tuning. "
+    "Elsewhere tuned rows have the choice of their method, which is made before tuning. Trials "
+    "with failures in more than 1 % of rounds are not chosen, for any method. Costs above do not "
+    "include this choice."
 )
 ABOUT_ROUNDS = (
     "",
@@ -387,7 +388,7 @@ def _comparisons(
     for one, other in COMPARED:
         said += _compared(means, one, other, digits)
     for ending, ours in LIKE_EACH_OTHER.items():
-        for tuned in ("", TUNED, BETWEEN):
+        for tuned in ("", TUNED, INTERPOLATED_ENDING):
             rivals = {
                 f"{name}{ending}{tuned}": average[f"{name}{ending}{tuned}"]
                 for name in BASELINE_NAMES

@@ -26,10 +26,24 @@ Benefit = Literal["learned", "relative", "crossed", "denser", "measured", "every
 
 WIDEST = "-wide"
 """End of the name of a row in the widest coalitions that competition allows."""
-BETWEEN = "+wise"
-"""End of the name of a row whose models may be means of those before and after fine-tuning."""
+INTERPOLATED_ENDING = "+wise"
+"""End of the name of a row whose models may be means of those before and after fine-tuning: after
+WiSE-FT (Wortsman 2022)."""
+ENDINGS = (TUNED, INTERPOLATED_ENDING)
+"""What follows training."""
 CROSSED = ", another trial's benefits"
 """End of the name of a row whose benefits were learned in another repetition."""
+
+
+def ending_of(name: str) -> str:
+    """Return the end of a row's name that says what follows training, empty if nothing does.
+
+    Examples
+    --------
+    >>> ending_of("fedavg-wide+ft")
+    '+ft'
+    """
+    return next((one for one in ENDINGS if name.endswith(one)), "")
 
 
 @dataclass(frozen=True)
@@ -70,7 +84,7 @@ class Variant:
     @property
     def ending(self) -> str:
         """The end of the name that says what follows training, empty if nothing does."""
-        return next((one for one in (TUNED, BETWEEN) if self.name.endswith(one)), "")
+        return ending_of(self.name)
 
     @property
     def tuned(self) -> bool:
@@ -99,7 +113,7 @@ class Variant:
         return replace(self, settings=tuple(changed.items()))
 
     def renamed(self, ending: str, **changes: Any) -> "Variant":
-        """Return a changed row with a longer name, before ``+ft``."""
+        """Return a changed row with a longer name, before ``+ft`` or ``+wise``."""
         return replace(self, name=f"{self.base.name}{ending}{self.ending}", **changes)
 
     @property
@@ -243,7 +257,8 @@ the start of every round."""
 
 def wide_name(name: str) -> str:
     """Return the name of a row in the widest coalitions."""
-    return f"{name.removesuffix(TUNED)}{WIDEST}{TUNED if name.endswith(TUNED) else ''}"
+    ending = ending_of(name)
+    return f"{name.removesuffix(ending)}{WIDEST}{ending}"
 
 
 def crossed_name(name: str) -> str:
@@ -350,28 +365,35 @@ LIGHT = Variant(
     "published",
     settings=(("outer", 0.8), ("weighting", "samples"), ("by_class", False)),
 )
-"""EgoMix without what label counts do to its mixtures: of them only the prior is left, which every
-silo can add at home; and with a larger momentum of mixtures."""
+"""EgoMix with mixtures that do not depend on label counts, only its prior does, and with a larger
+momentum of mixtures."""
 INTERPOLATED = tuple(
-    _wide(variant).followed(BETWEEN)
+    _wide(variant).followed(INTERPOLATED_ENDING)
     for variant in (LIGHT, *_OTHERS, *_MODERN)
     if variant.name in ("egomix-light", "fedavg", "scaffold", "fedavgm", "fedavgm-kept", "slowmo")
 )
 """Means of the models before and after fine-tuning: of EgoMix, and of the averages that come
 nearest to it."""
 FAIR_IMAGES = (
+    # EgoMix was trained before tuned rows decided on images; LIGHT takes their place.
     *(row for row in FAIR_WITH_CLASSES if not row.tuned or row.base not in (BEST, WIDE)),
     *_with_tuning(LIGHT, _wide(LIGHT)),
     *INTERPOLATED,
 )
-DECIDED_TUNED = frozenset(variant.base.name for variant in FAIR_IMAGES if variant.ending == TUNED)
+NAMES_WITH_TUNED_ROW = frozenset(row.base.name for row in FAIR_IMAGES if row.ending == TUNED)
 """The rows of images that are judged by the better of themselves and their fine-tuned models."""
 FAIR_HOSPITALS = (*FAIR_WITH_CLASSES, BEST.renamed(CROSSED, benefit="crossed"))
 
 VARIANTS: dict[str, Variant] = {
     variant.name: variant
     for rows in (
-        *(HOSPITALS, *QUESTIONS.values(), COMPANY, PLAIN, LONGER, FAIR_HOSPITALS, FAIR_IMAGES),
+        HOSPITALS,
+        *QUESTIONS.values(),
+        COMPANY,
+        PLAIN,
+        LONGER,
+        FAIR_HOSPITALS,
+        FAIR_IMAGES,
     )
     for variant in rows
 }

@@ -79,6 +79,11 @@ def test_a_trial_that_diverges_is_not_trained_to_its_end(tmp_path, repetition, e
     settings = GroupSettings(tmp_path, observers=(lambda _, done, *__: seen.append(done),))
     found = train_group(CellGroup((cell,)), settings, Benefits(tmp_path), {})[cell]
     assert diverges(found.about["failures"], found.about["rounds"][0], 8)
+    tuned = replace(cell, variant=row.followed("+ft"), repetition=12)
+    if ended:  # nor is it fine-tuned
+        both = train_group(CellGroup((cell, tuned)), settings, Benefits(tmp_path), {})
+        assert both[tuned].about["failures"] == both[cell].about["failures"]
+        assert both[tuned].spent == both[cell].spent
     assert (len(seen) < found.about["rounds"][0]) == ended
 
 

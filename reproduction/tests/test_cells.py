@@ -2,6 +2,9 @@
 
 from dataclasses import replace
 
+import pytest
+
+from fedegoists.errors import SettingsError
 from reproduction.cells import Cell, Plan, cells_of
 from reproduction.reproduced_tables import TABLES
 
@@ -23,3 +26,10 @@ def test_a_cells_name_depends_on_everything_but_where_it_runs():
     others = [replace(cell, **change) for change in changes]
     assert len({one.digest for one in (cell, *others)}) == 5
     assert isinstance(cell, Cell)
+
+
+def test_a_corrected_table_never_shows_repetitions_that_choose_its_rates():
+    assert Plan(repetitions=10).repetitions_of(TABLES["table7-corrected"]) == 10
+    with pytest.raises(SettingsError, match="10 to 12 choose its rates; use at most 10"):
+        Plan(repetitions=11).repetitions_of(TABLES["table7-corrected"])
+    assert Plan(repetitions=11).repetitions_of(TABLES["table7"]) == 11

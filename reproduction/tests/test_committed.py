@@ -395,3 +395,40 @@ def test_columns_by_beta_and_of_pfllib_in_the_readme_are_those_of_the_cells(stor
             expected.append(f"| {row} | {' | '.join(f'{one.mean:.1f}' for one in found)} |")
     assert [line for line in part.splitlines() if line.startswith("| ")][1:5] == expected[:4]
     assert [line for line in part.splitlines() if line.startswith("| ")][6:] == expected[4:]
+
+
+def test_the_means_over_table_5_in_the_readme_are_those_of_the_cells(store):
+    by_method: dict[str, list[list[float]]] = {}
+    for line in lines_of(TABLES["table5-corrected"], Plan(), store):
+        by_method.setdefault(line.method, []).append([line.values[k] for k in range(10)])
+    means = {
+        name: [sum(values) / 6 for values in zip(*own, strict=True)]
+        for name, own in by_method.items()
+        if len(own) == 6
+    }
+    order = sorted(means, key=lambda name: sum(means[name]), reverse=True)
+    ours, first = "egomix-light-wide+wise", "fedper-wide+ft"
+    assert order[0] == first
+    shown = {name: f"{sum(means[name]) / 10:.1f}" for name in (first, ours, "local")}
+    gap, low, high = interval([x - y for x, y in zip(means[ours], means[first], strict=True)])
+    text = (RESULTS.parent / "README.md").read_text(encoding="utf-8")
+    assert f"is first with {shown[first]}, and EgoMix and Local have {shown[ours]}" in text
+    assert shown[ours] == shown["local"]
+    numbers = f"(EgoMix minus FedPer {gap:+.1f}, {low:+.1f} to {high:+.1f})".replace("-", "−")
+    assert numbers in text
+
+
+def test_how_many_methods_are_better_than_local_on_table_7_is_that_of_the_cells(store):
+    means = {
+        line.method: line.mean
+        for line in lines_of(TABLES["table7-corrected"], Plan(), store)
+        if ("participant", "Avg") in line.key
+    }
+    others = [n for n in means if f"{n}-wide" in means and not n.startswith("egomix")]
+    learned = sum(means[name] < means["local"] for name in others)
+    widest = sum(means[f"{name}-wide"] < means["local"] for name in others)
+    text = " ".join((RESULTS.parent / "README.md").read_text(encoding="utf-8").split())
+    assert (
+        f"Of {len(others)} other methods with both rows, {learned} are better than Local along "
+        f"learned benefits, and {widest} in the widest coalitions" in text
+    )

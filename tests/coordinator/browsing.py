@@ -22,10 +22,6 @@ __all__ = [
 ]
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
-if CHROMIUM is None:
-    pytest.skip("Chromium is not installed (apt-get install chromium)", allow_module_level=True)
-sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-
 WIDTHS = {"wide": 1280, "narrow": 390}
 PATIENCE = 120_000
 """How many milliseconds to wait at most for something on a page."""
@@ -33,6 +29,10 @@ PATIENCE = 120_000
 
 @pytest.fixture(scope="module")
 def opened_browser():
+    # Not while this module is imported: several modules import it, and only the first would skip.
+    if CHROMIUM is None:
+        pytest.skip("Chromium is not installed (apt-get install chromium)")
+    sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
     with sync_api.sync_playwright() as playwright:
         opened = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
         yield opened

@@ -52,7 +52,7 @@ def named(coalition: Sequence[str]) -> str:
     >>> named(["a", "b"])
     '{a, b}'
     >>> named([str(number) for number in range(60)])[-20:]
-    ', 49 and 10 others}'
+    '8, 49 and 10 others}'
     """
     others = len(coalition) - MOST_NAMES
     more = f" and {others:,} others" if others > 0 else ""

@@ -84,8 +84,9 @@ class TrainSettings(Validated):
     sam_radius : float
         The radius of sharpness-aware steps (SAM), with two gradients in each: the second is taken
         where the loss is higher, at parameters moved by this length along the first one, and the
-        step is taken with it. Both are of the loss on the samples alone, on the same batch: weight
-        decay and `LocalTerms` are added at the parameters where the step begins. Foret et al.,
+        step is taken with it. Both are of the loss on the samples alone, on the same batch, terms
+        about representations included: weight decay and all other `LocalTerms` are added at the
+        parameters where the step begins. Foret et al.,
         "Sharpness-aware minimization", 2021. Zero for none.
     halve : bool
         Whether a silo whose training diverges tries again with half of the learning rate.

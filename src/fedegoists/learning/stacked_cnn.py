@@ -21,6 +21,7 @@ Shape = tuple[torch.dtype, int, int]
 """Type of the numbers, and how many of them a pixel has before and after a convolution."""
 Tuning = tuple[int, dict[str, int]]
 """Pixels that a program computes at once, and options of its compilation."""
+# The fastest of the tunings that `benchmarks.bench_kernels --sweep` tried on an H200 (16 bits).
 FORWARD: dict[Shape, Tuning] = {
     (torch.bfloat16, 4, 16): (128, {"num_warps": 2}),
     (torch.bfloat16, 16, 32): (64, {"num_warps": 4}),
@@ -31,6 +32,7 @@ FORWARD: dict[Shape, Tuning] = {
     (torch.float32, 4, 32): (32, {"num_warps": 2}),
     (torch.float32, 32, 64): (32, {"num_warps": 4}),
 }
+# A WIDTH is the numbers of a patch in one part of the work; see `_Convolution`.
 WEIGHTS: dict[Shape, Tuning] = {
     (torch.bfloat16, 4, 16): (128, {"num_warps": 2, "num_stages": 2}),
     (torch.bfloat16, 16, 32): (32, {"num_warps": 4, "num_stages": 3}),
@@ -41,14 +43,12 @@ WEIGHTS: dict[Shape, Tuning] = {
     (torch.float32, 4, 32): (32, {"num_warps": 4, "num_stages": 2}),
     (torch.float32, 32, 64): (16, {"num_warps": 4, "num_stages": 2}),
 }
-"""They may set a WIDTH, the numbers of a patch in one part of the work; see `_Convolution`."""
 INPUTS: dict[Shape, Tuning] = {
     (torch.bfloat16, 16, 32): (256, {"num_warps": 4}),
     (torch.float32, 16, 32): (128, {"num_warps": 4}),
     (torch.bfloat16, 32, 64): (128, {"num_warps": 4}),
     (torch.float32, 32, 64): (64, {"num_warps": 4}),
 }
-"""For `CifarCNN` the fastest of those tried on an H200; `benchmarks.bench_kernels` tries them."""
 
 
 class StackedCNN:

@@ -27,8 +27,9 @@ class FedAvgM(MethodSettings):
     """With Δ the change of a coalition's average in a round: v ← β v + Δ, and w ← w + η v.
 
     With Nesterov's momentum w ← w + η (Δ + β v) instead. The momentum of silos starts at zero in
-    every round, or at the average of the last one. A coalition of which no member answers stays
-    where it is, with its velocity. With β = 0 and η = 1 this is FedAvg.
+    every round, or at the average of the last one; for silos that are alone, or whose coalition
+    does not answer, at zero in any case. A coalition of which no member answers stays where it is,
+    with its velocity. With β = 0 and η = 1 this is FedAvg.
     """
 
     beta: float = setting(0.9, "β, momentum of the shared model over rounds", 0, 0.999)

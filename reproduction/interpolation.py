@@ -1,4 +1,4 @@
-"""Models between those before and after fine-tuning.
+"""Means of the models before and after fine-tuning.
 
 Wortsman et al., "Robust Fine-Tuning of Zero-Shot Models", CVPR 2022: a weighted mean of the
 parameters before and after fine-tuning is often better than both.
@@ -13,6 +13,8 @@ from fedegoists.methods.method import Method
 from fedegoists.methods.method_run import evaluate
 from fedegoists.methods.outcome import Outcome
 
+__all__ = ["interpolate"]
+
 SHARES = (0.25, 0.5, 0.75)
 """Shares of the model after fine-tuning that are tried."""
 
@@ -24,10 +26,11 @@ def interpolate(
     tuned: Outcome,
     choose_by: ChooseBy = "metric",
 ) -> Outcome:
-    """Return fine-tuning as if the models between its start and its end were further rounds of it.
+    """Add means of the models before and after fine-tuning to each participant's candidates.
 
-    Each participant keeps what its validation data prefers: the model before fine-tuning, one on
-    the way, or a mean. It costs evaluations only.
+    Each participant keeps what its validation data prefers: the model before fine-tuning, that of
+    a round of it, or a mean of the first and the last. It costs evaluations only. Rounds after
+    those of fine-tuning are the means, one for each share.
 
     Parameters
     ----------
