@@ -31,8 +31,8 @@ from fedegoists.coalitions.proof.price_proof import (
     ProofError,
 )
 
-PROOF_STEPS, CHECK_STEPS = 700_000, 5_000_000
-"""Steps that a proof may take the package's checker and the stand-alone one: about a second."""
+PROOF_STEPS, CHECK_STEPS = 7_000_000, 35_000_000
+"""Steps that a proof may take the package's checker and the stand-alone one: three seconds."""
 
 MIXTURES = (0.02, 0.05, 0.1, 0.2, 0.35, 0.5)
 """Prices of the search can take too long to confirm. Mixed with this fraction of the prices of the
