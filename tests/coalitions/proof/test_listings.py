@@ -8,7 +8,12 @@ from hypothesis import strategies as st
 
 from fedegoists import BenefitGraph, CompetitionGraph
 from fedegoists.coalitions.proof import check
-from fedegoists.coalitions.proof.price_proof import Allowance, ExactConsortium, _Listing
+from fedegoists.coalitions.proof.price_proof import (
+    Allowance,
+    ExactConsortium,
+    _combined,
+    _Listing,
+)
 from tests.instances import graphs
 
 PRICE = st.sampled_from([0.0, 0.1, 0.25, 1 / 3, 0.5, 1.0, 1.5, 2.0])
@@ -103,3 +108,52 @@ def test_a_slack_that_equals_the_gap_is_not_below_it():
                 benefit, rivals, component, prices, triples, {}, gap
             )
             assert package == alone == expected
+
+
+def all_combinations(left, sets):
+    """Return all ways to cover each bit of `left` once with some sets."""
+    if not left:
+        return {frozenset()}
+    low = left & -left
+    return {
+        frozenset({one}) | rest
+        for one in sets
+        if one & low and not one & ~left
+        for rest in all_combinations(left & ~one, sets)
+    }
+
+
+@given(st.data())
+@settings(max_examples=200, deadline=None)
+def test_coalitions_are_put_together_in_every_way_that_the_gap_allows(data):
+    benefit, competition = data.draw(graphs(min_n=2, max_n=6))
+    n = benefit.n
+    slacks = {1 << i: data.draw(st.integers(0, 6)) for i in range(n)}
+    groups = st.integers(1, 2**n - 1).filter(lambda group: group.bit_count() > 1)
+    for group in data.draw(st.sets(groups, max_size=15)):
+        slacks[group] = data.draw(st.integers(0, 9))
+    gap = data.draw(st.integers(1, 12))
+    expected = {
+        chosen
+        for chosen in all_combinations(2**n - 1, slacks)
+        if sum(slacks[group] for group in chosen) < gap
+    }
+    listed = [(group, slack) for group, slack in slacks.items() if group.bit_count() > 1]
+    prices = [slacks[1 << i] for i in range(n)]
+    found = [frozenset(one) for one in _combined(listed, prices, gap, Allowance())]
+    assert len(found) == len(set(found))
+    assert set(found) == expected
+
+    document = {"benefit": benefit.to_dict(), "competition": competition.to_dict()}
+    alone = check.BothGraphs(json.loads(json.dumps(document)))
+    options = {
+        i: [(slack, group) for group, slack in slacks.items() if group >> i & 1] for i in range(n)
+    }
+    bound = int(data.draw(PRICE) * 2 * alone.unit)
+    nothing = dict.fromkeys(range(n), 0)
+    welfare = [
+        -sum(check.slack_of(group, alone.value, nothing, []) for group in chosen)
+        for chosen in expected
+    ]
+    exceeded = any(own > bound for own in welfare)
+    assert check.combines(alone, 2**n - 1, options, gap, bound, check.StepCount()) == exceeded

@@ -614,6 +614,9 @@ def listed(
     return coalitions
 
 
+Options = dict[int, list[tuple[int, int]]]  # by participant: slacks and coalitions
+
+
 def combines(
     graphs: BothGraphs,
     part: int,
@@ -628,21 +631,32 @@ def combines(
     slack, so their welfare decides.
     """
     worth: dict[int, int] = {}
+    size = {group: group.bit_count() for own in options.values() for _, group in own}
 
-    def fewest(left: int, used: int) -> list[tuple[int, int]]:
-        """Return the options of somebody left who has fewest."""
-        choices: list[list[tuple[int, int]]] = []
+    def fewest(left: int, room: int, known: Options) -> tuple[list[tuple[int, int]], Options]:
+        """Return the options of somebody left who has fewest, and those of all left.
+
+        None are left if the slacks of everybody's cheapest option, shared by its members, sum to
+        too much.
+        """
+        steps.spend(sum(map(len, known.values())))
+        fitting: Options = {}
         for i in bits(left):
-            steps.spend(1 + len(options[i]))
-            fitting = [one for one in options[i] if used + one[0] < gap and not one[1] & ~left]
-            if not choices or len(fitting) < len(choices[0]):
-                choices = [fitting]
-        return choices[0]
+            own = [one for one in known[i] if one[0] < room and not one[1] & ~left]
+            fitting[i] = own
+            if not own:
+                return [], {}
+        least = sum(min([slack // size[group] for slack, group in own]) for own in fitting.values())
+        if least >= room:
+            return [], {}
+        number = min(map(len, fitting.values()))
+        return next(list(own) for own in fitting.values() if len(own) == number), fitting
 
-    # Who is left, slacks and welfare of the coalitions so far, and the options for the next.
-    branches = [(part, 0, 0, fewest(part, 0))]
+    # Who is left, the gap less the slacks so far, the welfare of the coalitions so far, and the
+    # options for the next.
+    branches = [(part, gap, 0, *fewest(part, gap, options))]
     while branches:
-        left, used, total, choices = branches[-1]
+        left, room, total, choices, known = branches[-1]
         if not choices:
             branches.pop()
             continue
@@ -651,9 +665,9 @@ def combines(
             steps.spend(group.bit_count() ** 2 // 8)
             pairs = combinations(bits(group), 2)
             worth[group] = sum(graphs.value[i].get(j, 0) for i, j in pairs)
-        left, used, total = left & ~group, used + slack, total + worth[group]
+        left, room, total = left & ~group, room - slack, total + worth[group]
         if left:
-            branches.append((left, used, total, fewest(left, used)))
+            branches.append((left, room, total, *fewest(left, room, known)))
         elif total > bound:
             return True
     return False

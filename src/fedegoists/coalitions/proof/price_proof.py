@@ -59,7 +59,7 @@ STEPS_PER_TERM = 8
 ENTRIES_PER_STEP = 128
 """So many pairs of participants that are looked at in a branch count as a step."""
 
-OPTIONS_PER_STEP = 16
+OPTIONS_PER_STEP = 4
 """So many coalitions looked at, when they are put together, count as a step."""
 
 MOST_EXHAUSTED = 14
@@ -729,6 +729,10 @@ class _Listing:
         return _Branches(members, candidates, profit, margins, due)
 
 
+_Options = dict[int, list[tuple[int, Set]]]
+"""By participant: the slacks of coalitions that it may be in, and these."""
+
+
 def _combined(
     listed: Sequence[tuple[Set, int]], prices: Sequence[int], gap: int, allowance: Allowance
 ) -> Iterable[tuple[Set, ...]]:
@@ -736,25 +740,31 @@ def _combined(
 
     The participant with fewest coalitions left to be in is placed first.
     """
-    options: list[list[tuple[int, Set]]] = [[(price, 1 << i)] for i, price in enumerate(prices)]
+    options: _Options = {i: [(price, 1 << i)] for i, price in enumerate(prices)}
     for members, slack in listed:
         for i in _participants(members):
             options[i].append((slack, members))
-    branches: list[tuple[Set, int, tuple[Set, ...]]] = [((1 << len(prices)) - 1, 0, ())]
+    everybody = (1 << len(prices)) - 1
+    branches: list[tuple[Set, int, tuple[Set, ...], _Options]] = [(everybody, gap, (), options)]
     while branches:
         allowance.spend()
-        left, used, chosen = branches.pop()
+        left, room, chosen, before = branches.pop()
         if not left:
             yield chosen
             continue
-        fewest = None
+        fitting: _Options = {}
+        shared = 0  # everybody pays at least its part of the lowest slack
         for i in _participants(left):
-            allowance.spend(len(options[i]) // OPTIONS_PER_STEP)
-            fitting = [one for one in options[i] if used + one[0] < gap and not one[1] & ~left]
-            if fewest is None or len(fitting) < len(fewest):
-                fewest = fitting
-        for slack, members in fewest or ():
-            branches.append((left & ~members, used + slack, (*chosen, members)))
+            allowance.spend(len(before[i]) // OPTIONS_PER_STEP)
+            fitting[i] = [one for one in before[i] if one[0] < room and not one[1] & ~left]
+            if not fitting[i]:
+                break
+            shared += min(slack // members.bit_count() for slack, members in fitting[i])
+        else:
+            if shared < room:
+                fewest = min(fitting.values(), key=len)
+                for slack, members in fewest:
+                    branches.append((left & ~members, room - slack, (*chosen, members), fitting))
 
 
 def _renumbered(benefits: Mapping[int, int], place: Mapping[int, int]) -> dict[int, int]:
