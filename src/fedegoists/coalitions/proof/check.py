@@ -87,7 +87,7 @@ class BothGraphs:
             raise RefutedError("a benefit is negative, infinite, or of a participant to itself")
         if len({edge[:2] for edge in edges}) < len(edges):
             raise RefutedError("a benefit is stated twice")
-        self.unit = 2**40 * max((w.as_integer_ratio()[1] for _, _, w in edges), default=1)
+        self.unit = 2**64 * max((w.as_integer_ratio()[1] for _, _, w in edges), default=1)
         self.benefit = {(a, b): int(Fraction(w) * self.unit) for a, b, w in edges if w > 0}
         self.givers = [0] * n
         self.takers = [0] * n

@@ -50,7 +50,7 @@ MOST_STEPS = 12_000_000
 """Steps to confirm the prices of one component, about 0.3 microseconds each. A branch of the
 listing takes one and the square of the participants, see `ENTRIES_PER_STEP`."""
 
-PRICE_BITS = 40
+PRICE_BITS = 64
 """Prices are rounded up to so many binary digits beyond those of the benefits."""
 
 STEPS_PER_TERM = 8
