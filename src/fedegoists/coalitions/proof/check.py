@@ -443,6 +443,7 @@ class Rows:
         value: dict[int, dict[int, int]],
         price: dict[int, int],
         triples: list[tuple[int, int]],
+        steps: StepCount,
     ) -> None:
         self.names = list(bits(part))
         place = {i: k for k, i in enumerate(self.names)}
@@ -477,6 +478,7 @@ class Rows:
         self.classes = list(masks.values())
         self.best: list[dict[int, tuple[int, list[int]]]] = [{} for _ in self.classes]
         self.row: dict[int, int] = {}
+        self.steps = steps
         self.form = struct.Struct(f"<{len(self.names)}Q")
         self.zeros = sum(ZERO << LANE * k for k in range(len(self.names)))
 
@@ -493,6 +495,7 @@ class Rows:
         """
         known = self.best[c].get(some)
         if known is None:
+            self.steps.spend(4 * len(self.names))
             highest = [0] * len(self.names)
             for k in bits(some):
                 for i, v in self.worth[k].items():
@@ -551,7 +554,7 @@ def listed(
     """
     if part.bit_count() > LARGEST:
         raise RefutedError(f"prices are for at most {LARGEST} participants")
-    rows = Rows(graphs, part, value, price, triples)
+    rows = Rows(graphs, part, value, price, triples, steps)
     least = -(-gap >> rows.shift)  # rounded profits of what is listed are above minus this
     width = 1 + len(rows.names) // 32
     found = []

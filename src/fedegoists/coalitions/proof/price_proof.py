@@ -622,7 +622,7 @@ class _Listing:
         """
         n = len(place)
         self._rest = np.zeros((n, n), dtype=np.int64)
-        self._third: dict[int, Ints] = {}  # by newcomer, other member and third: the rest
+        back: dict[int, list[tuple[int, int, int]]] = {}
         for triple, exact in triples:
             price = exact >> self._shift
             rest = price - price // 3
@@ -631,8 +631,17 @@ class _Listing:
                     for a, b in ((j, k), (j, m)):
                         self._values[a, b] -= price // 3
                         self._rest[a, b] += rest
-                of_newcomer = self._third.setdefault(j, np.zeros((n, n), dtype=np.int64))
-                of_newcomer[k, m] += rest
+                back.setdefault(j, []).append((m, k, rest))
+        # By newcomer: thirds, other members and rests, the rests of a third next to one another.
+        self._back = {j: np.array(sorted(own), dtype=np.int64).T for j, own in back.items()}
+
+    def _paid_back(self, members: Bools, j: int) -> Ints:
+        """Return by branch and participant the rests that it is paid back once j has joined."""
+        thirds, others, rests = self._back[j]
+        starts = np.flatnonzero(np.diff(thirds, prepend=-1))
+        back = np.zeros(members.shape, dtype=np.int64)
+        back[:, thirds[starts]] = np.add.reduceat(members[:, others] * rests, starts, axis=1)
+        return back
 
     def _matrix(self, sets: Sequence[Set]) -> Bools:
         n = len(sets)
@@ -648,18 +657,21 @@ class _Listing:
         nothing = np.zeros((1, n), dtype=np.int64)
         start = _Branches(~one, one, nothing[:, 0], -self._prices[None], nothing)
         waiting = [start]
+        self._allowance.spend(n)
         while waiting:
             some = waiting.pop()
             if len(some.profit) > batch:
                 waiting.append(some.rows(slice(batch, None)))
                 some = some.rows(slice(batch))
-            self._allowance.spend(len(some.profit) * (1 + n * n // ENTRIES_PER_STEP))
             grown = list(self._extended(self._supported(some)))
             if grown:
                 branches = _Branches(*map(np.concatenate, zip(*grown, strict=True)))
                 good = (branches.profit > -self._least) & (branches.members.sum(axis=1) > 1)
                 found.append(branches.members[good])
-                waiting.append(branches.rows(np.flatnonzero(branches.candidates.any(axis=1))))
+                more = branches.rows(np.flatnonzero(branches.candidates.any(axis=1)))
+                # Counted when they begin to take memory.
+                self._allowance.spend(len(more.profit) * (1 + n * n // ENTRIES_PER_STEP))
+                waiting.append(more)
         return self._judged(np.concatenate(found) if found else one[:0])
 
     def _judged(self, found: Bools) -> list[tuple[Set, int]]:
@@ -723,8 +735,8 @@ class _Listing:
         candidates = some.candidates & (rank < rank[:, j, None]) & ~self._rivals[j]
         profit = some.profit + some.margins[:, j] - some.due[:, j]
         margins, due = some.margins + self._values[j], some.due
-        if j in self._third:
-            back = some.members @ self._third[j]
+        if j in self._back:
+            back = self._paid_back(some.members, j)
             margins, due = margins + back, due + self._rest[j] - 2 * back
         return _Branches(members, candidates, profit, margins, due)
 
