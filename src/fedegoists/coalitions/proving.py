@@ -30,8 +30,9 @@ from fedegoists.coalitions.proof.price_proof import (
     PriceProof,
 )
 
-PROOF_STEPS, CHECK_STEPS = 700_000, 5_000_000
-"""Steps that a proof may take the package's checker and the stand-alone one: about a second."""
+PROOF_STEPS, CHECK_STEPS = 10_000_000, 40_000_000
+"""Steps that a proof may take the package's checker and the stand-alone one: four seconds at most,
+and less than one for most proofs of 50 participants."""
 
 MIXTURES = (0.02, 0.05, 0.1, 0.2, 0.35, 0.5)
 """Prices of the search can take too long to confirm. Mixed with this fraction of the prices of the
@@ -101,7 +102,12 @@ class _Confirmed:
         component = self._component
         of_coalitions = [_restricted(one, component.members) for one in parts if not one.rows]
         of_pairs = [one for one in parts if one.rows and one.members == component.members]
-        found = [self._raised(one) for one in (*of_coalitions, *of_pairs)]
+        short = [self._holds(_summed(one)) for one in of_coalitions]
+        found = [
+            self._raised(one) if fine else None
+            for one, fine in zip(of_coalitions, short, strict=True)
+        ]
+        found += [self._raised(one) for one in of_pairs]
         closed = min(component.in_units(one.at_most * (1 - 1e-9)) for one in parts) <= reached
         proven = any(
             one and component.in_units(one.at_most * (1 - 1e-9)) <= reached for one in found
@@ -109,8 +115,9 @@ class _Confirmed:
         if not (of_pairs or proven or (found[0] and not closed)):
             found += [self._raised(one) for one in _relaxed(component, formation)]
         best = min((one for one in found if one), key=lambda one: one.at_most, default=None)
-        for part in () if proven else of_coalitions:
-            best = self._eased(part, best) or self._mixed(part, best) or best
+        for part, fine in () if proven else zip(of_coalitions, short, strict=True):
+            better = self._eased(part, best) if fine else self._mixed(part, best)
+            best = better or best
         return best
 
     def _holds(self, entry: PriceProof) -> bool:
@@ -143,7 +150,7 @@ class _Confirmed:
 
     def _eased(self, part: PriceProof, best: PriceProof | None) -> PriceProof | None:
         """Return the prices with a bound between that of the search and their sum."""
-        total = math.fsum((*part.prices, *part.triple_prices)) * (1 + 2.0**-50)
+        total = _summed(part).at_most
         confirmed = None
         for fraction in EASED:
             entry = replace(part, at_most=part.at_most + fraction * (total - part.at_most))
@@ -168,6 +175,12 @@ class _Confirmed:
             if self._holds(entry):
                 return entry
         return None
+
+
+def _summed(part: PriceProof) -> PriceProof:
+    """Return the prices with their sum as the bound: no coalitions have to be put together."""
+    total = math.fsum((*part.prices, *part.triple_prices)) * (1 + 2.0**-50)
+    return replace(part, at_most=total)
 
 
 def _relaxed(component: Component, formation: Formation) -> list[PriceProof]:

@@ -216,6 +216,18 @@ def test_the_relaxation_never_bounds_below_the_optimum_and_its_prices_are_confir
         assert stand_alone(*instance, entry)
 
 
+def test_squares_count_where_all_benefits_are_whole_numbers():
+    """The price of a square, 2^-41 here, must not be rounded to nothing."""
+    names = ["a", "b"]
+    benefit = BenefitGraph.from_edges([("a", "b", 1.0), ("b", "a", 1.0)], names)
+    instance = benefit, CompetitionGraph([], names)
+    entry = relaxed(*instance, names)
+    (one,) = ExactConsortium(*instance, 1).components()
+    assert min(entry.row_prices) == 2.0**-41
+    one.confirm(entry, Allowance())
+    assert stand_alone(*instance, entry)
+
+
 def forged(rng: random.Random, entry: PriceProof) -> tuple[str, PriceProof]:
     """Change an inequality or its price so that the entry proves nothing."""
     kinds = ["lower price", "dropped", "unknown", "twice", "longer", "even wheel"]

@@ -12,6 +12,7 @@ a merge with gain would raise its welfare, and often much better. How the parts 
         ├ annealing, moves        a good partition first, by local search
         ├ restricted_master       the linear program over the coalitions known so far; its prices
         ├ pricing                 coalitions worth more than their prices, by branch and bound
+        │                         (`pair_splits` bounds its branches)
         ├ set_partitioning        the best choice out of a list of coalitions, by CP-SAT
         ├ pair_relaxation         a bound from pairs alone: a semidefinite program with cuts
         │                         (`pair_rows`, found by `pair_separation`)

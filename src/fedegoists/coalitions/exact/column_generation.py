@@ -149,6 +149,7 @@ class ColumnGeneration:
                 break
         if incumbent.optimal and self._problem.keep:
             self._list(MOST_LISTED)
+        self._pricing.release()
 
     @property
     def prices(self) -> tuple[Floats, list[Triple]]:

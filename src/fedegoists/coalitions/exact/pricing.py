@@ -13,9 +13,11 @@ root, added to the price of the root, gives an upper bound for any prices.
 The search is a branch and bound over sets of independent participants, depth first: a branch holds
 the members chosen so far, and the candidates that may still join. Its bound: candidates are grouped
 so that all in a group compete, hence a set holds at most one of each group. The value of a pair is
-counted half for each of the two, and for each candidate only the best partner of each group counts.
+split between the two (`pair_splits`), and for each candidate only the best partner of each group
+counts.
 """
 
+import itertools
 from collections.abc import Sequence
 
 import numpy as np
@@ -23,6 +25,7 @@ import numpy as np
 from fedegoists.coalitions.array_types import Bools, Floats, Ints, Words
 from fedegoists.coalitions.effort import Effort
 from fedegoists.coalitions.exact.compiled import compiled
+from fedegoists.coalitions.exact.pair_splits import bound_groups, sweep
 from fedegoists.coalitions.exact.reduction import Subproblem
 from fedegoists.coalitions.exact.restricted_master import Triple
 from fedegoists.coalitions.exact.search_arrays import PricingState, padded_lists
@@ -32,6 +35,16 @@ ROOM = 1024
 
 STEPS_PER_BRANCH = 1000
 """A step is about a nanosecond: a branch takes this many, and the square of its candidates."""
+
+LEAST_TO_SPLIT, FIRST_SWEEPS = 6, 5
+"""Values are split better in branches with so many candidates, with this many sweeps at a root and
+one in other branches, which begin with the splits of their parent."""
+
+STEPS_PER_SPLIT = 6
+"""Steps of a sweep, per square of the candidates."""
+
+MOST_ENTRIES = 200_000
+"""Entries of the matrices of splits: longer branches than have room keep the splits of others."""
 
 SECONDS_PER_STEP = 2e-9
 """Work of a step; more than it takes."""
@@ -127,54 +140,118 @@ def _drop_unsupported(
 
 
 @compiled
-def _group_rivals(rivals: Words, candidates: Ints, group_of: Ints, group_mask: Words) -> int:
-    """Group candidates greedily so that all in a group compete; return the number of groups."""
+def _group_rivals(s: PricingState, candidates: Ints) -> int:
+    """Order candidates by greedy groups of which all compete; return the number of groups.
+
+    Those of group g are then from `group_start[g]` to `group_start[g + 1]`.
+    """
     groups = 0
     for a in range(len(candidates)):
         j = candidates[a]
         # The mask of a group holds the participants that compete with all its members.
         g = 0
-        while g < groups and not _has(group_mask[g], j):
+        while g < groups and not _has(s.group_mask[g], j):
             g += 1
         if g == groups:
             groups += 1
-            for w in range(rivals.shape[1]):
-                group_mask[g, w] = rivals[j, w]
+            s.group_start[groups] = 0
+            for w in range(s.rivals.shape[1]):
+                s.group_mask[g, w] = s.rivals[j, w]
         else:
-            for w in range(rivals.shape[1]):
-                group_mask[g, w] &= rivals[j, w]
-        group_of[a] = g
+            for w in range(s.rivals.shape[1]):
+                s.group_mask[g, w] &= s.rivals[j, w]
+        s.group_of[a] = g
+        s.group_start[g + 1] += 1
+    s.group_start[0] = 0
+    for g in range(groups):
+        s.group_start[g + 1] += s.group_start[g]
+        s.group_end[g] = s.group_start[g]
+    for a in range(len(candidates)):
+        g = s.group_of[a]
+        s.order[s.group_end[g]] = candidates[a]
+        s.group_end[g] += 1
+    for a in range(len(candidates)):
+        candidates[a] = s.order[a]
     return groups
 
 
 @compiled
-def _bound_groups(
-    value: Floats,
-    margin: Floats,
-    penalty: Floats,
-    candidates: Ints,
-    group_of: Ints,
-    best: Floats,
-    top: Floats,
+def _take_slot(s: PricingState, depth: int, candidates: Ints) -> bool:
+    """Copy the values and shares of candidates for changes at this depth; False without room."""
+    if s.slot[depth] == depth + 1 or depth + 1 >= len(s.pair):
+        return bool(s.slot[depth] == depth + 1)
+    old = s.slot[depth]
+    for j in candidates:
+        for k in candidates:
+            s.pair[depth + 1, j, k] = s.pair[old, j, k]
+            s.share[depth + 1, j, k] = s.share[old, j, k]
+    s.slot[depth] = depth + 1
+    return True
+
+
+@compiled
+def _join_triples(s: PricingState, depth: int, candidates: Ints) -> None:
+    """Update the values of pairs that are in a triple with the newest member.
+
+    With no member of a triple, any two of it that join pay its price: each of its three pairs pays
+    a third, which is never too much. With one member, each of the others would pay in full, so if
+    both join, their value is higher by the price.
+    """
+    j = s.chosen[depth]
+    for a in range(s.n_triples_of[j]):
+        c = s.triples_of[j, a]
+        first = second = -1
+        for b in range(3):
+            k = s.triple[c, b]
+            if k != j and not _has(s.members[depth], k) and _has(s.inside[depth], k):
+                first, second = second, k
+        if first < 0 or s.rival[first, second]:
+            continue
+        if not _take_slot(s, depth, candidates):
+            s.slot[depth] = -1
+            return
+        p = depth + 1
+        added = s.triple_price[c] * (4.0 / 3.0)
+        s.pair[p, first, second] += added
+        s.pair[p, second, first] += added
+        s.share[p, first, second] += 0.5 * added
+        s.share[p, second, first] += 0.5 * added
+
+
+@compiled
+def _bound_candidates(
+    s: PricingState, depth: int, candidates: Ints, groups: int, threshold: float
 ) -> None:
-    """Set for each group the most that one of its candidates can add to the profit."""
-    top[:] = -np.inf
+    """Set the most that each group can add, with better splits where that may end the branch."""
+    slot = s.slot[depth]
+    margin, top = s.alone[: len(candidates)], s.group_top[:groups]
+    if slot < 0:
+        # No room: the price of a triple with one member is due in halves, and values are halved.
+        for a in range(len(candidates)):
+            j = candidates[a]
+            margin[a] = s.margin[depth, j] - 0.5 * s.penalty[depth, j]
+        bound_groups(s.half, margin, candidates, s.group_start, groups, top)
+        return
     for a in range(len(candidates)):
-        j = candidates[a]
-        # A set holds one candidate of each group, so j has at most its best partner in each.
-        best[:] = 0.0
-        for b in range(len(candidates)):
-            v = value[j, candidates[b]]
-            if v > best[group_of[b]]:
-                best[group_of[b]] = v
-        total = 0.0
-        for g in range(len(best)):
-            total += best[g]
-        # Half of each pair's value goes to j, half to its partner. Where two of a triple would
-        # both join, its price is due once: half for each of them, too.
-        u = margin[j] + 0.5 * (total - penalty[j])
-        if u > top[group_of[a]]:
-            top[group_of[a]] = u
+        margin[a] = s.margin[depth, candidates[a]] - s.penalty[depth, candidates[a]]
+    bound_groups(s.share[slot], margin, candidates, s.group_start, groups, top)
+    if len(candidates) < LEAST_TO_SPLIT or s.profit[depth] + top.sum() <= threshold:
+        return
+    if _take_slot(s, depth, candidates):
+        slot = depth + 1
+        for _ in range(FIRST_SWEEPS if depth == 0 else 1):
+            s.state[STEPS] += STEPS_PER_SPLIT * len(candidates) ** 2
+            sweep(
+                s.pair[slot],
+                s.share[slot],
+                margin,
+                candidates,
+                s.group_start,
+                groups,
+                s.message,
+                s.most,
+            )
+        bound_groups(s.share[slot], margin, candidates, s.group_start, groups, top)
 
 
 @compiled
@@ -191,20 +268,13 @@ def _open(s: PricingState, depth: int, count: int, threshold: float) -> None:
         s.position[depth] = -1
         return
     candidates = candidates[:count]
-    groups = _group_rivals(s.rivals, candidates, s.group_of, s.group_mask)
+    groups = _group_rivals(s, candidates)
     if depth + 1 + groups < s.state[LEAST]:  # at most one of each group joins: too few members
         s.position[depth] = -1
         return
+    _join_triples(s, depth, candidates)
+    _bound_candidates(s, depth, candidates, groups, threshold)
     top = s.group_top[:groups]
-    _bound_groups(
-        s.value,
-        s.margin[depth],
-        s.penalty[depth],
-        candidates,
-        s.group_of,
-        s.share[:groups],
-        top,
-    )
     # Groups that add little come first: as long as all together stay below the threshold, none of
     # their candidates need be branched on.
     ranked = np.argsort(top)
@@ -212,12 +282,11 @@ def _open(s: PricingState, depth: int, count: int, threshold: float) -> None:
     bound = s.profit[depth]
     for q in range(groups):
         g = ranked[q]
-        bound += max(top[g], 0.0)
-        for a in range(count):
-            if s.group_of[a] == g:
-                s.order[slot] = candidates[a]
-                s.prefix[depth, slot] = bound
-                slot += 1
+        bound += top[g]
+        for a in range(s.group_start[g], s.group_start[g + 1]):
+            s.order[slot] = candidates[a]
+            s.prefix[depth, slot] = bound
+            slot += 1
         if bound <= threshold:
             s.first[depth] = slot
     for a in range(count):
@@ -270,6 +339,7 @@ def _search(s: PricingState, threshold: float, raises: bool, steps: int) -> floa
             if raises:
                 threshold = s.profit[below]
         if count:
+            s.slot[below] = s.slot[depth]
             _open(s, below, count, threshold)
             depth = below
     s.state[DEPTH] = depth
@@ -296,6 +366,7 @@ def _start(s: PricingState, ranked: Ints, root: int, threshold: float) -> None:
             s.inside[0, k >> 6] |= _bit(k)
     _charge(s, -1, 0, i)
     s.state[DEPTH] = 0
+    s.slot[0] = 0
     _open(s, 0, count, threshold)
 
 
@@ -317,6 +388,7 @@ class Pricing:
         self.effort = effort
         self._search = PricingState(
             value=problem.pair_values,
+            half=0.5 * problem.pair_values,
             price=np.zeros(n),
             rival=np.array(competition, order="C"),
             rivals=_words(competition),
@@ -336,10 +408,17 @@ class Pricing:
             triples_of=np.zeros((n, 1), dtype=np.int64),
             n_triples_of=np.zeros(n, dtype=np.int64),
             penalty=np.zeros((n + 1, n)),
+            pair=np.zeros((0, n, n)),
+            share=np.zeros((0, n, n)),
+            slot=np.zeros(n + 1, dtype=np.int64),
             group_of=np.zeros(n, dtype=np.int64),
             group_mask=np.zeros((n, words), dtype=np.uint64),
+            group_start=np.zeros(n + 1, dtype=np.int64),
+            group_end=np.zeros(n, dtype=np.int64),
             group_top=np.zeros(n),
-            share=np.zeros(n),
+            alone=np.zeros(n),
+            message=np.zeros((n, n)),
+            most=np.zeros(n),
             order=np.zeros(n, dtype=np.int64),
             found=np.zeros((ROOM, n), dtype=np.bool_),
             state=np.array([0, 0, 0, problem.fewest_members], dtype=np.int64),
@@ -351,6 +430,16 @@ class Pricing:
         for t, triple in enumerate(triples):
             holds[list(triple), t] = True
         triples_of, n_triples_of = padded_lists(holds)
+        n = len(prices)
+        values = self._search.value.copy()
+        for triple, price in zip(triples, triple_prices.tolist(), strict=True):
+            for i, j in itertools.permutations(triple, 2):
+                values[i, j] -= price / 3
+        slots = min(max(MOST_ENTRIES // n**2, 2), n) + 1
+        if len(self._search.pair) < slots:
+            room = np.empty((slots, n, n)), np.empty((slots, n, n))
+            self._search = self._search._replace(pair=room[0], share=room[1])
+        self._search.pair[0], self._search.share[0] = values, 0.5 * values
         self._search.price[:] = prices
         self._search = self._search._replace(
             triple=np.array(triples, dtype=np.int64).reshape(-1, 3),
@@ -358,6 +447,11 @@ class Pricing:
             triples_of=triples_of,
             n_triples_of=n_triples_of,
         )
+
+    def release(self) -> None:
+        """Give the memory back that is needed while prices are set: branches wait by the dozen."""
+        none = np.zeros((0, *self._search.value.shape))
+        self._search = self._search._replace(pair=none, share=none)
 
     def best(self, root: int, steps: int) -> tuple[float, bool, Bools]:
         """Look for the coalition of highest profit with this root.

@@ -53,6 +53,7 @@ class PricingState(NamedTuple):
 
     # The instance.
     value: Floats  # value of a pair: what two give each other
+    half: Floats  # half of that
     price: Floats  # by participant
     rival: Bools
     rivals: Words  # the same as bitsets
@@ -74,11 +75,20 @@ class PricingState(NamedTuple):
     triples_of: Ints  # by participant, padded
     n_triples_of: Ints
     penalty: Floats  # by depth and participant: the price of triples if it joined
-    # Scratch space for the bound of a branch.
+    # Values of pairs of candidates and their shares for `pair_splits`, by slot. Slot 0 is for no
+    # member; a branch at depth d has slot d + 1 if it changes them, or that of a shorter one.
+    pair: Floats
+    share: Floats
+    slot: Ints  # by depth; -1 without room
+    # Scratch space for the bound of a branch. Groups begin at places among the candidates.
     group_of: Ints
     group_mask: Words
+    group_start: Ints
+    group_end: Ints
     group_top: Floats
-    share: Floats
+    alone: Floats  # by place: the margin
+    message: Floats
+    most: Floats
     order: Ints
     # Results.
     found: Bools  # the coalitions found, as rows

@@ -106,12 +106,12 @@ class BothGraphs:
                 raise RefutedError("a participant competes with itself")
             self.rivals[number[a]] |= 1 << number[b]
             self.rivals[number[b]] |= 1 << number[a]
-        self.unit = 2**40
+        self.unit = 2**64
         highest = 0.0
         for _, _, w in document["benefit"]["edges"]:
             if not (math.isfinite(w) and w >= 0):
                 raise RefutedError("a benefit is negative or infinite")
-            self.unit = max(self.unit, 2**40 * float(w).as_integer_ratio()[1])
+            self.unit = max(self.unit, 2**64 * float(w).as_integer_ratio()[1])
             highest = max(highest, w)
         longest = self.unit.bit_length() + math.frexp(highest)[1]
         if longest * len(document["benefit"]["edges"]) > MOST_DIGITS:
@@ -464,15 +464,115 @@ def tried_bound(graphs: BothGraphs, part: int, steps: StepCount) -> int:
     return best(part)
 
 
-Branches = Iterator[tuple[int, int, dict[int, int], int]]
+LANE, ZERO = 64, 1 << 62  # bits of a number in a row of numbers, and what makes it positive
+LARGEST = 1000  # participants of a component whose coalitions are listed
 
 
-def best_halves(values: dict[int, int], colour: dict[int, int]) -> dict[int, list[tuple[int, int]]]:
-    """Return half of what each partner is worth, by colour, with the best partner first."""
-    halves: dict[int, list[tuple[int, int]]] = {}
-    for v, j in sorted(((v, j) for j, v in values.items() if v > 0), reverse=True):
-        halves.setdefault(colour[j], []).append((v + 1 >> 1, 1 << j))
-    return halves
+class Rows:
+    """Numbers of all participants in one integer, so that one addition adds them all.
+
+    The numbers are rounded to 58 bits, values up and prices down: profits are never too low.
+    """
+
+    def __init__(
+        self,
+        graphs: BothGraphs,
+        part: int,
+        value: dict[int, dict[int, int]],
+        price: dict[int, int],
+        triples: list[tuple[int, int]],
+        steps: StepCount,
+    ) -> None:
+        self.names = list(bits(part))
+        place = {i: k for k, i in enumerate(self.names)}
+        total = sum(price.values()) + sum(p for _, p in triples)
+        total += sum(abs(v) for own in value.values() for v in own.values())
+        self.shift = max(total.bit_length() - 58, 0)
+        self.price = [price[i] >> self.shift for i in self.names]
+        self.worth: list[dict[int, int]] = [
+            {place[j]: -(-v >> self.shift) for j, v in value[i].items()} for i in self.names
+        ]
+        # Any two of a triple pay a third of its price, and the second member pays the rest, which
+        # the third gets back.
+        self.triples: list[list[tuple[int, int]]] = [[] for _ in self.names]
+        for triple, exact in triples:
+            three = {place[i] for i in bits(triple)}
+            p = exact >> self.shift
+            for k in three:
+                others = sum(1 << o for o in three - {k})
+                self.triples[k].append((others, p - p // 3))
+                for o in three - {k}:
+                    self.worth[k][o] = self.worth[k].get(o, 0) - p // 3
+
+        def placed(group: int) -> int:
+            return sum(1 << place[i] for i in bits(group & part))
+
+        self.rivals = [placed(graphs.rivals[i]) for i in self.names]
+        self.links = [(placed(graphs.givers[i]), placed(graphs.takers[i])) for i in self.names]
+        colour = coloured(graphs, part)
+        masks: dict[int, int] = {}
+        for i, k in place.items():
+            masks[colour[i]] = masks.get(colour[i], 0) | 1 << k
+        self.classes = list(masks.values())
+        self.best: list[dict[int, tuple[int, list[int]]]] = [{} for _ in self.classes]
+        self.row: dict[int, int] = {}
+        self.steps = steps
+        self.form = struct.Struct(f"<{len(self.names)}Q")
+        self.zeros = sum(ZERO << LANE * k for k in range(len(self.names)))
+
+    def joined(self, j: int) -> int:
+        """Return what each participant is worth more once j is a member."""
+        if j not in self.row:
+            self.row[j] = sum(v << LANE * k for k, v in self.worth[j].items())
+        return self.row[j]
+
+    def most(self, c: int, some: int) -> tuple[int, list[int]]:
+        """Return each participant's highest share of its worth with some of a class; and these.
+
+        Two that are worth something to each other share it in halves.
+        """
+        known = self.best[c].get(some)
+        if known is None:
+            self.steps.spend(4 * len(self.names))
+            highest = [0] * len(self.names)
+            for k in bits(some):
+                for i, v in self.worth[k].items():
+                    share = (v + (i < k)) >> 1
+                    if share > highest[i]:
+                        highest[i] = share
+            known = int.from_bytes(self.form.pack(*highest), "little"), list(bits(some))
+            self.best[c][some] = known
+        return known
+
+    def numbers(self, row: int) -> tuple[int, ...]:
+        """Return the numbers of a row, each too high by ZERO."""
+        return self.form.unpack((row + self.zeros).to_bytes(self.form.size, "little"))
+
+    def supported(self, group: int, candidates: int) -> int:
+        """Drop candidates that would lack a giver or a taker; all, if a member lacks one."""
+        before = -1
+        while before != candidates:
+            before = candidates
+            inside = group | candidates
+            for k in bits(inside):
+                givers, takers = self.links[k]
+                if not (givers & inside and takers & inside):
+                    if group >> k & 1:
+                        return 0
+                    candidates &= ~(1 << k)
+        return candidates
+
+
+def slack_of(
+    group: int,
+    value: dict[int, dict[int, int]],
+    price: dict[int, int],
+    triples: list[tuple[int, int]],
+) -> int:
+    """Return the slack of a coalition, exactly."""
+    paid = sum(price[i] for i in bits(group))
+    paid += sum(p for triple, p in triples if (triple & group).bit_count() > 1)
+    return paid - sum(value[i].get(j, 0) for i, j in combinations(bits(group), 2))
 
 
 def listed(
@@ -484,84 +584,79 @@ def listed(
     gap: int,
     steps: StepCount,
 ) -> list[tuple[int, int]]:
-    """Return all valid coalitions with a slack below the gap, as (slack, coalition)."""
-    colour = coloured(graphs, part)
-    halves = {i: list(best_halves(value[i], colour).items()) for i in price}
-    triples_of: dict[int, list[tuple[int, int]]] = {i: [] for i in price}
-    for triple, p in triples:
-        for i in bits(triple):
-            triples_of[i].append((triple, p))
+    """Return all valid coalitions with a slack below the gap, as (slack, coalition).
+
+    Sets grow member by member. At most one of each class of competitors joins, and adds at most
+    what it adds alone, and its highest share of what it is worth with one of each class. A branch
+    in which all classes together add too little has no such coalition.
+    """
+    if part.bit_count() > LARGEST:
+        raise LimitError(f"prices are checked for at most {LARGEST} participants")
+    rows = Rows(graphs, part, value, price, triples, steps)
+    least = -(-gap >> rows.shift)  # rounded profits of what is listed are above minus this
+    width = 1 + len(rows.names) // 32
     found = []
-    givers, takers, rivals = graphs.givers, graphs.takers, graphs.rivals
-
-    def extend(group: int, profit: int, candidates: dict[int, int], inside: int) -> Branches:
-        """List the sets with one more candidate, and return those to which more may be added.
-
-        Of each candidate, the profit is given that it adds by itself.
-        """
-        kept = -1
-        while kept != inside:  # drop candidates that would lack a giver or a taker
-            steps.spend(1 + len(candidates) // 4)
-            kept = inside
-            for j in candidates:
-                if not (givers[j] & inside and takers[j] & inside):
-                    inside &= ~(1 << j)
-            candidates = {j: p for j, p in candidates.items() if inside >> j & 1}
-        if not all(givers[i] & inside and takers[i] & inside for i in bits(group)):
-            return
-        # What a candidate adds at most: its own profit and half of what it exchanges with the best
-        # other candidate of each colour. A group takes one of each colour.
-        present = inside & ~group
-        best: dict[int, dict[int, int]] = {}
-        most: dict[int, int] = {}
-        tops: dict[int, int] = {}
-        alike: dict[int, list[int]] = {}
-        for j, own in candidates.items():
-            best[j] = {}
-            for c, partners in halves[j]:
-                for v, bit in partners:
-                    if bit & present:
-                        best[j][c] = v
-                        break
-            steps.spend(4 + len(halves[j]))
-            most[j] = own + sum(best[j].values())
-            tops[colour[j]] = max(tops.get(colour[j], 0), most[j])
-            alike.setdefault(colour[j], []).append(j)
-        before: list[int] = []  # the candidates that come before j, and may join after it
+    alone = -sum(p << LANE * k for k, p in enumerate(rows.price))
+    # The members, their profit, who may join, what each adds alone, and the classes left.
+    branches = [(0, 0, (1 << len(rows.names)) - 1, alone, list(range(len(rows.classes))))]
+    while branches:
+        group, profit, candidates, margins, classes = branches.pop()
+        reached = margins
+        present = []
+        for c in classes:
+            some = candidates & rows.classes[c]
+            if some:
+                share, members = rows.best[c].get(some) or rows.most(c, some)
+                reached += share
+                present.append((c, some, members))
+        steps.spend(20 + (4 + width) * len(present))
+        high = rows.numbers(reached)
+        tops = []
+        for c, some, members in present:
+            top = max([high[k] for k in members]) - ZERO
+            tops.append((top if top > 0 else 0, c, some, members))
+        if profit + sum([top[0] for top in tops]) <= -least:
+            continue
+        kept = rows.supported(group, candidates)
+        steps.spend(candidates.bit_count())
+        if kept != candidates:
+            if kept:
+                branches.append((group, profit, kept, margins, classes))
+            continue
+        own = rows.numbers(margins)
+        tops.sort()
+        before = 0
         bound = profit
-        for c in sorted(tops, key=lambda c: (tops[c], c)):
-            bound += tops[c]
-            for j in alike[c] if bound > -gap else ():
-                steps.spend((len(triples_of[j]) + len(before)) // 2)
-                due = sum(p for t, p in triples_of[j] if (t & group).bit_count() == 1)
-                joined, gained = group | 1 << j, profit + candidates[j] - due
-                if group and -gained < gap and graphs.valid(joined):
-                    found.append((-gained, joined))
+        left = [top[1] for top in tops]
+        for top, _, some, members in tops:
+            bound += top
+            for j in members if bound > -least else ():
+                joined, gained, below = group | 1 << j, profit + own[j] - ZERO, margins
+                steps.spend(4 + len(rows.triples[j]) // 2)
+                for others, p in rows.triples[j]:
+                    if (others & group).bit_count() == 1:
+                        gained -= p
+                        third = others & ~group
+                        below += p << LANE * (third.bit_length() - 1)
+                if group and gained > -least:
+                    found.append(joined)
                     steps.keep(len(found), part)
-                # With j, its value counts in full, and nobody else of its colour can join.
-                rest: dict[int, int] = {}
-                highest: dict[int, int] = {}
-                fitting = 0
-                for k in before:
-                    if not rivals[j] >> k & 1:
-                        v = value[j].get(k, 0)
-                        rest[k] = candidates[k] + v
-                        fitting |= 1 << k
-                        worth = most[k] - best[k].get(c, 0) + v
-                        if worth > highest.get(colour[k], 0):
-                            highest[colour[k]] = worth
-                if rest and gained + sum(highest.values()) > -gap:
-                    yield joined, gained, rest, joined | fitting
-            before += alike[c]
+                fitting = before & ~rows.rivals[j]
+                if fitting:
+                    branches.append((joined, gained, fitting, below + rows.joined(j), left))
+            before |= some
+    coalitions = []
+    for placed in found:
+        group = sum(1 << rows.names[k] for k in bits(placed))
+        steps.spend(2 * placed.bit_count() ** 2)
+        if graphs.valid(group):
+            slack = slack_of(group, value, price, triples)
+            if slack < gap:
+                coalitions.append((slack, group))
+    return coalitions
 
-    branches = [extend(0, 0, {i: -p for i, p in price.items()}, part)]
-    while branches:  # a coalition may have more members than calls may be nested
-        branch = next(branches[-1], None)
-        if branch is None:
-            branches.pop()
-        else:
-            branches.append(extend(*branch))
-    return found
+
+Options = dict[int, list[tuple[int, int]]]  # by participant: slacks and coalitions
 
 
 def combines(
@@ -578,21 +673,32 @@ def combines(
     slack, so their welfare decides.
     """
     worth: dict[int, int] = {}
+    size = {group: group.bit_count() for own in options.values() for _, group in own}
 
-    def fewest(left: int, used: int) -> list[tuple[int, int]]:
-        """Return the options of somebody left who has fewest."""
-        choices: list[list[tuple[int, int]]] = []
+    def fewest(left: int, room: int, known: Options) -> tuple[list[tuple[int, int]], Options]:
+        """Return the options of somebody left who has fewest, and those of all left.
+
+        None are left if the slacks of everybody's cheapest option, shared by its members, sum to
+        too much.
+        """
+        steps.spend(sum(map(len, known.values())))
+        fitting: Options = {}
         for i in bits(left):
-            steps.spend(1 + len(options[i]))
-            fitting = [one for one in options[i] if used + one[0] < gap and not one[1] & ~left]
-            if not choices or len(fitting) < len(choices[0]):
-                choices = [fitting]
-        return choices[0]
+            own = [one for one in known[i] if one[0] < room and not one[1] & ~left]
+            fitting[i] = own
+            if not own:
+                return [], {}
+        least = sum(min([slack // size[group] for slack, group in own]) for own in fitting.values())
+        if least >= room:
+            return [], {}
+        number = min(map(len, fitting.values()))
+        return next(list(own) for own in fitting.values() if len(own) == number), fitting
 
-    # Who is left, slacks and welfare of the coalitions so far, and the options for the next.
-    branches = [(part, 0, 0, fewest(part, 0))]
+    # Who is left, the gap less the slacks so far, the welfare of the coalitions so far, and the
+    # options for the next.
+    branches = [(part, gap, 0, *fewest(part, gap, options))]
     while branches:
-        left, used, total, choices = branches[-1]
+        left, room, total, choices, known = branches[-1]
         if not choices:
             branches.pop()
             continue
@@ -601,9 +707,9 @@ def combines(
             steps.spend(group.bit_count() ** 2 // 8)
             pairs = combinations(bits(group), 2)
             worth[group] = sum(graphs.value[i].get(j, 0) for i, j in pairs)
-        left, used, total = left & ~group, used + slack, total + worth[group]
+        left, room, total = left & ~group, room - slack, total + worth[group]
         if left:
-            branches.append((left, used, total, fewest(left, used)))
+            branches.append((left, room, total, *fewest(left, room, known)))
         elif total > bound:
             return True
     return False

@@ -1,26 +1,43 @@
 """Listing coalitions by their prices, and combining them, with steps counted.
 
-`price_proof` explains why this proves a bound. The work is counted in steps, and a passed deadline
-ends it, so that a hostile proof cannot keep the checker busy.
+`price_proof` explains why this proves a bound. Branches are compared in numbers rounded outwards,
+and what is listed is valued exactly. The work is counted in steps, and a passed deadline ends it,
+so that a hostile proof cannot keep the checker busy.
 """
 
+import itertools
 import math
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
-TRIPLES_PER_STEP = 8
-"""So many triples of which it is asked whether their price is due count as a step."""
+import numpy as np
+
+from fedegoists.coalitions.array_types import Bools, Ints
+
+ENTRIES_PER_STEP = 128
+"""So many pairs of participants that are looked at in a branch count as a step."""
+
+OPTIONS_PER_STEP = 4
+"""So many coalitions looked at, when they are put together, count as a step."""
+
+MOST_PARTICIPANTS = 1_000
+"""Listing needs a few matrices over the participants of a component."""
 
 MOST_COALITIONS = 200_000
 """Longer lists of coalitions would fill the memory, and are not put together in time either."""
 
-PARTICIPANTS_PER_ENTRY = 512
-"""Sets of so many participants more count as another coalition, as they need as much memory."""
+MOST_WAITING = 8_000_000
+"""Branches that wait to be taken up, times the participants; each of these takes 18 bytes."""
 
-OPTIONS_PER_STEP = 16
-"""So many coalitions looked at, when they are put together, count as a step."""
+ROUNDED_BITS = 58
+"""Profits are compared in integers of 64 bits: values are rounded up and prices down so that all of
+them sum to fewer bits. The few coalitions that are listed then are valued exactly."""
+
+BATCH_ENTRIES = 2_500_000
+"""So many branches are judged at once, times the square of the participants."""
 
 Set = int
 """A set of participants as an integer: bit k stands for participant k of a component."""
@@ -104,11 +121,34 @@ class ComponentLinks:
         )
 
 
+class Branches(NamedTuple):
+    """Sets that are built up member by member, a row for each."""
+
+    members: Bools
+    candidates: Bools  # those that may still join
+    profit: Ints
+    margins: Ints  # what each adds by itself
+    due: Ints  # what each would pay for triples of which it is the second member
+
+    def rows(self, chosen: Ints | slice) -> "Branches":
+        """Return some of the branches."""
+        return Branches(
+            self.members[chosen],
+            self.candidates[chosen],
+            self.profit[chosen],
+            self.margins[chosen],
+            self.due[chosen],
+        )
+
+
 class Listing:
     """All valid coalitions of two or more whose slack is below a gap.
 
     Sets are built up member by member. A *branch* holds the members so far and the candidates that
-    may still join; it is given up when no set of the branch can have a slack below the gap.
+    may still join; it is given up when no set of the branch can have a slack below the gap. A set
+    holds at most one candidate of each group of competitors. Half of the value of a pair is counted
+    for each of the two, and each has at most one partner of each group, so a group adds at most its
+    *top*.
     """
 
     def __init__(
@@ -121,138 +161,171 @@ class Listing:
         gap: int,
         allowance: Allowance,
     ) -> None:
-        self._links = links
-        self._group = group
-        self._prices = prices
-        self._gap = gap
-        self._allowance = allowance
+        if len(prices) > MOST_PARTICIPANTS:
+            raise ProofError(f"prices are confirmed for at most {MOST_PARTICIPANTS:,} participants")
+        self._links, self._allowance = links, allowance
+        self._exact = values, prices, triples, gap
         n = len(prices)
-        self._triples: list[list[tuple[Set, int]]] = [[] for _ in range(n)]
-        for triple, price in triples:
-            for i in participants_of(triple):
-                self._triples[i].append((triple, price))
-        self._values = values
-        # By participant: half of the positive values, largest first within each group.
-        self._halves = [self._by_group(own) for own in values]
+        total = sum(prices) + sum(price for _, price in triples)
+        total += sum(abs(value) for own in values for value in own.values())
+        self._shift = shift = max(total.bit_length() - ROUNDED_BITS, 0)
+        self._least = gap + (1 << shift) - 1 >> shift
+        # Participants are ordered by group, so that a group is a range of columns.
+        self._order = sorted(range(n), key=lambda i: (group[i], i))
+        self._group = np.array([group[i] for i in self._order])
+        self._starts = np.flatnonzero(np.diff(self._group, prepend=-1))
+        self._prices = np.array([prices[i] >> shift for i in self._order], dtype=np.int64)
+        self._values = np.zeros((n, n), dtype=np.int64)
+        place = {i: k for k, i in enumerate(self._order)}
+        for i, own in enumerate(values):
+            for j, value in own.items():
+                self._values[place[i], place[j]] = -(-value >> shift)
+        self._place_triples(triples, place)
+        # Halves of odd numbers: the first of a pair has the larger one.
+        upper = np.triu(np.ones((n, n), dtype=np.int64), 1)
+        self._halves = np.maximum((self._values + upper) >> 1, 0)
+        self._rivals = self._matrix(links.rivals)
+        # By column: givers and takers. Counting them as floats is exact.
+        self._givers = self._matrix(links.givers).T.astype(np.float32)
+        self._takers = self._matrix(links.takers).T.astype(np.float32)
 
-    def _by_group(self, values: Mapping[int, int]) -> list[tuple[int, list[tuple[int, Set]]]]:
-        groups: dict[int, list[tuple[int, Set]]] = {}
-        for j, value in values.items():
-            if value > 0:  # rounded up: what is left of a value may be odd
-                groups.setdefault(self._group[j], []).append((value + 1 >> 1, 1 << j))
-        return [(group, sorted(halves, reverse=True)) for group, halves in groups.items()]
+    def _place_triples(self, triples: Sequence[tuple[Set, int]], place: Mapping[int, int]) -> None:
+        """Spread the prices of triples over pairs, as far as that never pays too much.
+
+        Of each pair in a triple a third of its price is paid, and the *rest* by the second member.
+        The third member pays two thirds for its two pairs, and is paid the rest back.
+        """
+        n = len(place)
+        self._rest = np.zeros((n, n), dtype=np.int64)
+        back: dict[int, list[tuple[int, int, int]]] = {}
+        for triple, exact in triples:
+            price = exact >> self._shift
+            rest = price - price // 3
+            for j, k, m in itertools.permutations(place[i] for i in participants_of(triple)):
+                if k < m:
+                    for a, b in ((j, k), (j, m)):
+                        self._values[a, b] -= price // 3
+                        self._rest[a, b] += rest
+                back.setdefault(j, []).append((m, k, rest))
+        # By newcomer: thirds, other members and rests, the rests of a third next to one another.
+        self._back = {j: np.array(sorted(own), dtype=np.int64).T for j, own in back.items()}
+
+    def _paid_back(self, members: Bools, j: int) -> Ints:
+        """Return by branch and participant the rests that it is paid back once j has joined."""
+        thirds, others, rests = self._back[j]
+        starts = np.flatnonzero(np.diff(thirds, prepend=-1))
+        back = np.zeros(members.shape, dtype=np.int64)
+        back[:, thirds[starts]] = np.add.reduceat(members[:, others] * rests, starts, axis=1)
+        return back
+
+    def _matrix(self, sets: Sequence[Set]) -> Bools:
+        n = len(sets)
+        rows = [[sets[i] >> j & 1 for j in self._order] for i in self._order]
+        return np.array(rows, dtype=np.bool_).reshape(n, n)
 
     def coalitions(self) -> list[tuple[Set, int]]:
         """Return the coalitions with their slacks."""
-        found: list[tuple[Set, int]] = []
-        everybody = (1 << len(self._prices)) - 1
-        most = MOST_COALITIONS // (1 + len(self._prices) // PARTICIPANTS_PER_ENTRY)
-        nothing: Mapping[int, int] = {}
-        alone = {i: -price for i, price in enumerate(self._prices)}
-        # What candidates add is derived when a branch is taken up: thousands may wait.
-        branches = [(0, 0, everybody, alone, nothing)]
-        while branches:
-            members, profit, fitting, margins_before, values = branches.pop()
-            candidates = [k for k in margins_before if fitting >> k & 1]
-            margins = {k: margins_before[k] + values.get(k, 0) for k in candidates}
-            self._allowance.spend(1 + len(candidates))
-            node = _Node(self, profit, self._supported(members, candidates), margins)
-            for j, before in node.to_branch_on():
-                joined = members | 1 << j
-                gained = profit + margins[j] - self._due(members, j)
-                if gained > -self._gap and members and self._links.is_valid(joined):
-                    found.append((joined, -gained))
-                    if len(found) > most:
-                        raise ProofError(f"its prices leave more than {most:,} coalitions")
-                fitting = before & ~self._links.rivals[j]
-                if fitting and node.most_with(j, fitting) + gained > -self._gap:
-                    branches.append((joined, gained, fitting, margins, self._values[j]))
-        return found
+        n = len(self._order)
+        batch = max(BATCH_ENTRIES // (n * n), 1)
+        found: list[Bools] = []
+        kept = 0
+        one = np.ones((1, n), dtype=np.bool_)
+        nothing = np.zeros((1, n), dtype=np.int64)
+        start = Branches(~one, one, nothing[:, 0], -self._prices[None], nothing)
+        waiting = [start]
+        self._allowance.spend(n)
+        while waiting:
+            some = waiting.pop()
+            if len(some.profit) > batch:
+                waiting.append(some.rows(slice(batch, None)))
+                some = some.rows(slice(batch))
+            grown = list(self._extended(self._supported(some)))
+            if grown:
+                branches = Branches(*map(np.concatenate, zip(*grown, strict=True)))
+                good = (branches.profit > -self._least) & (branches.members.sum(axis=1) > 1)
+                found.append(branches.members[good])
+                kept += int(good.sum())
+                if kept > MOST_COALITIONS:
+                    raise ProofError(f"its prices leave more than {MOST_COALITIONS:,} coalitions")
+                more = branches.rows(np.flatnonzero(branches.candidates.any(axis=1)))
+                # Counted when they begin to take memory.
+                self._allowance.spend(len(more.profit) * (1 + n * n // ENTRIES_PER_STEP))
+                waiting.append(more)
+                if sum(len(one.profit) for one in waiting) * n > MOST_WAITING:
+                    raise ProofError(
+                        "confirming its prices takes more memory than a proof may have"
+                    )
+        return self._judged(np.concatenate(found) if found else one[:0])
 
-    def _due(self, members: Set, j: int) -> int:
-        """Return the prices of the triples of which a newcomer is the second member."""
-        self._allowance.spend(len(self._triples[j]) // TRIPLES_PER_STEP)
-        return sum(
-            price for triple, price in self._triples[j] if (triple & members).bit_count() == 1
-        )
+    def _judged(self, found: Bools) -> list[tuple[Set, int]]:
+        """Return those that are valid with an exact slack below the gap, and their slacks."""
+        values, prices, triples, gap = self._exact
+        judged = []
+        for row in found:
+            members = [self._order[k] for k in np.flatnonzero(row).tolist()]
+            self._allowance.spend(len(members))
+            whole = as_set(members)
+            if not self._links.is_valid(whole):
+                continue
+            paid = sum(prices[i] for i in members)
+            paid += sum(price for triple, price in triples if (triple & whole).bit_count() > 1)
+            slack = paid - sum(values[i].get(j, 0) for i, j in itertools.combinations(members, 2))
+            if slack < gap:
+                judged.append((whole, slack))
+        return judged
 
-    def _supported(self, members: Set, candidates: list[int]) -> list[int]:
-        """Drop candidates without a giver or a taker in the branch; all, if a member has none."""
-        givers, takers = self._links.givers, self._links.takers
+    def _supported(self, some: Branches) -> Branches:
+        """Drop candidates without a giver or a taker, and branches in which a member has none."""
         while True:
-            inside = members | as_set(candidates)
-            kept = [j for j in candidates if givers[j] & inside and takers[j] & inside]
-            if len(kept) == len(candidates):
-                break
-            candidates = kept
-        lost = any(
-            not (givers[i] & inside and takers[i] & inside) for i in participants_of(members)
-        )
-        return [] if lost else candidates
+            inside = some.members | some.candidates
+            counts = inside.astype(np.float32)
+            served = (counts @ self._givers > 0) & (counts @ self._takers > 0)
+            kept = some.candidates & served
+            if (kept == some.candidates).all():
+                return some
+            fine = np.flatnonzero((served | ~some.members).all(axis=1))
+            some = some._replace(candidates=kept).rows(fine)
+
+    def _extended(self, some: Branches) -> Iterator[Branches]:
+        """Yield the branches with one candidate more, by candidate."""
+        best = np.zeros_like(some.margins)
+        most = some.margins.copy()
+        used = set(np.flatnonzero(some.candidates.any(axis=0)).tolist())
+        for start, end in itertools.pairwise([*self._starts.tolist(), len(self._order)]):
+            best[:] = 0
+            for k in used.intersection(range(start, end)):
+                np.maximum(best, some.candidates[:, k, None] * self._halves[:, k], out=best)
+            most += best
+        most = np.where(some.candidates, np.maximum(most, 0), 0)
+        tops = np.maximum.reduceat(most, self._starts, axis=1)
+        # As long as the tops of the first groups sum to too little, no set of candidates of these
+        # groups alone has to be looked at.
+        ranked = np.argsort(tops, axis=1, kind="stable")
+        bounds = np.cumsum(np.take_along_axis(tops, ranked, axis=1), axis=1)
+        bounds += some.profit[:, None]
+        rank = np.argsort(ranked, axis=1)
+        worthy = np.take_along_axis(bounds, rank, axis=1) > -self._least
+        rank = rank[:, self._group]
+        chosen = some.candidates & worthy[:, self._group]
+        for j in np.flatnonzero(chosen.any(axis=0)).tolist():
+            rows = np.flatnonzero(chosen[:, j])
+            yield self._joined(some.rows(rows), j, rank[rows])
+
+    def _joined(self, some: Branches, j: int, rank: Ints) -> Branches:
+        """Return branches that j has joined; candidates of groups that rank lower may follow."""
+        members = some.members.copy()
+        members[:, j] = True
+        candidates = some.candidates & (rank < rank[:, j, None]) & ~self._rivals[j]
+        profit = some.profit + some.margins[:, j] - some.due[:, j]
+        margins, due = some.margins + self._values[j], some.due
+        if j in self._back:
+            back = self._paid_back(some.members, j)
+            margins, due = margins + back, due + self._rest[j] - 2 * back
+        return Branches(members, candidates, profit, margins, due)
 
 
-class _Node:
-    """The candidates of a branch, and how much each can add at most.
-
-    A set of the branch has at most one candidate of each group of competitors. Half of the value of
-    a pair is counted for each of the two, and each has at most one partner of each group, so a
-    group adds at most its *top*.
-    """
-
-    def __init__(
-        self, listing: Listing, profit: int, candidates: list[int], margins: Mapping[int, int]
-    ) -> None:
-        self.candidates = candidates
-        self._listing = listing
-        self._profit = profit
-        self._most: dict[int, int] = {}
-        self._best: dict[int, dict[int, int]] = {}  # by candidate and group: the best half
-        inside = as_set(candidates)
-        for j in candidates:
-            best: dict[int, int] = {}
-            for group, halves in listing._halves[j]:
-                for half, other in halves:
-                    if other & inside:
-                        best[group] = half
-                        break
-            self._best[j] = best
-            self._most[j] = margins[j] + sum(best.values())
-
-    def to_branch_on(self) -> list[tuple[int, Set]]:
-        """Return the candidates to branch on, each with those that may join after it.
-
-        As long as the tops of the first groups sum to too little, no set of candidates of these
-        groups alone has to be looked at.
-        """
-        groups: dict[int, list[int]] = {}
-        tops: dict[int, int] = {}
-        for j, most in self._most.items():
-            group = self._listing._group[j]
-            groups.setdefault(group, []).append(j)
-            tops[group] = max(tops.get(group, 0), most)
-        chosen: list[tuple[int, Set]] = []
-        before = 0
-        bound = self._profit
-        for group in sorted(groups, key=lambda group: (tops[group], group)):
-            bound += tops[group]
-            if bound > -self._listing._gap:
-                chosen += [(j, before) for j in groups[group]]
-            before |= as_set(groups[group])
-        return chosen
-
-    def most_with(self, j: int, fitting: Set) -> int:
-        """Return how much candidates can add at most once j has joined.
-
-        The value of a pair with j then counts in full, instead of the half of the best of j's group
-        of which all others compete with j.
-        """
-        group, values = self._listing._group, self._listing._values[j]
-        tops: dict[int, int] = {}
-        for k in participants_of(fitting):
-            most = self._most[k] - self._best[k].get(group[j], 0) + values.get(k, 0)
-            if most > tops.get(group[k], 0):
-                tops[group[k]] = most
-        return sum(tops.values())
+Options = dict[int, list[tuple[int, Set]]]
+"""By participant: the slacks of coalitions that it may be in, and these."""
 
 
 def combined(
@@ -262,22 +335,28 @@ def combined(
 
     The participant with fewest coalitions left to be in is placed first.
     """
-    options: list[list[tuple[int, Set]]] = [[(price, 1 << i)] for i, price in enumerate(prices)]
+    options: Options = {i: [(price, 1 << i)] for i, price in enumerate(prices)}
     for members, slack in listed:
         for i in participants_of(members):
             options[i].append((slack, members))
-    branches: list[tuple[Set, int, tuple[Set, ...]]] = [((1 << len(prices)) - 1, 0, ())]
+    everybody = (1 << len(prices)) - 1
+    branches: list[tuple[Set, int, tuple[Set, ...], Options]] = [(everybody, gap, (), options)]
     while branches:
         allowance.spend()
-        left, used, chosen = branches.pop()
+        left, room, chosen, before = branches.pop()
         if not left:
             yield chosen
             continue
-        fewest = None
+        fitting: Options = {}
+        shared = 0  # everybody pays at least its part of the lowest slack
         for i in participants_of(left):
-            allowance.spend(len(options[i]) // OPTIONS_PER_STEP)
-            fitting = [one for one in options[i] if used + one[0] < gap and not one[1] & ~left]
-            if fewest is None or len(fitting) < len(fewest):
-                fewest = fitting
-        for slack, members in fewest or ():
-            branches.append((left & ~members, used + slack, (*chosen, members)))
+            allowance.spend(len(before[i]) // OPTIONS_PER_STEP)
+            fitting[i] = [one for one in before[i] if one[0] < room and not one[1] & ~left]
+            if not fitting[i]:
+                break
+            shared += min(slack // members.bit_count() for slack, members in fitting[i])
+        else:
+            if shared < room:
+                fewest = min(fitting.values(), key=len)
+                for slack, members in fewest:
+                    branches.append((left & ~members, room - slack, (*chosen, members), fitting))

@@ -20,7 +20,8 @@ bound. The check lists every coalition with a slack below the gap and confirms t
 put together to such a partition. The better the prices, the shorter the list: it is empty for
 prices that sum to the bound, and has a few dozen entries for the prices of the linear program.
 
-All numbers are integers: the benefits and prices are multiples of a power of two. The work is
+All numbers are integers: the benefits and prices are multiples of a power of two. Branches of the
+listing are compared in numbers rounded outwards, and what is listed is valued exactly. The work is
 counted in steps, and a proof that needs more than `MOST_STEPS` is no proof, so whether a
 certificate holds depends on no clock. This module uses no code of the search that finds the prices.
 """
@@ -50,11 +51,11 @@ from fedegoists.coalitions.proof.pair_inequalities import (
 )
 from fedegoists.graphs import BenefitGraph, CompetitionGraph
 
-MOST_STEPS = 1_000_000
-"""Steps to confirm the prices of one component, a few microseconds each. A step is one participant
-that may join a set; proofs of 24 participants take a few thousand."""
+MOST_STEPS = 12_000_000
+"""Steps to confirm the prices of one component, about 0.3 microseconds each. A branch of the
+listing takes one and the square of the participants, see `ENTRIES_PER_STEP`."""
 
-PRICE_BITS = 40
+PRICE_BITS = 64
 """Prices are rounded up to so many binary digits beyond those of the benefits."""
 
 STEPS_PER_TERM = 8
