@@ -3,14 +3,17 @@
 import itertools
 import json
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedegoists import BenefitGraph, CompetitionGraph
-from fedegoists.coalitions.proof import check
+from fedegoists.coalitions.proof import check, coalition_listing
 from fedegoists.coalitions.proof.coalition_listing import (
     Allowance,
+    ComponentLinks,
     Listing,
+    ProofError,
     combined,
     competing_groups,
 )
@@ -61,7 +64,9 @@ def by_definition(component, prices, triples, values, gap, placed):
         for some in itertools.combinations(range(n), size):
             group = sum(1 << i for i in some)
             pairs = list(itertools.combinations(some, 2))
-            if any(j in component._rivals[i] for i, j in pairs) or not component._links.is_valid(group):
+            if any(j in component._rivals[i] for i, j in pairs) or not component._links.is_valid(
+                group
+            ):
                 continue
             slack = sum(prices[i] for i in some) - sum(values[i].get(j, 0) for i, j in pairs)
             slack += sum(price for triple, price in triples if (triple & group).bit_count() > 1)
@@ -160,3 +165,36 @@ def test_coalitions_are_put_together_in_every_way_that_the_gap_allows(data):
     ]
     exceeded = any(own > bound for own in welfare)
     assert check.combines(alone, 2**n - 1, options, gap, bound, check.StepCount()) == exceeded
+
+
+def everybody(n, prices, triples=(), gap=1):
+    """A listing of n participants of whom each two give each other one."""
+    whole = (1 << n) - 1
+    others = [whole ^ 1 << i for i in range(n)]
+    links = ComponentLinks([0] * n, others, others, 1)
+    values = [{j: 2 for j in range(n) if j != i} for i in range(n)]
+    return Listing(links, list(range(n)), values, prices, triples, gap, Allowance())
+
+
+def test_a_triple_that_is_priced_twice_has_both_prices():
+    """Two of three participants are worth 2, all three 6."""
+    prices, triple = [1, 1, 1], 0b111
+    once = everybody(3, prices, [(triple, 4)]).coalitions()
+    twice = everybody(3, prices, [(triple, 1), (triple, 3)]).coalitions()
+    assert sorted(once) == sorted(twice)
+    # Slacks are 2 + 4 - 2 = 4 for two and 3 + 4 - 6 = 1 for three: none is below the gap.
+    assert once == []
+    assert everybody(3, prices, [(triple, 1), (triple, 2)]).coalitions() == [(0b111, 0)]
+
+
+def test_what_would_fill_the_memory_is_no_proof(monkeypatch):
+    monkeypatch.setattr(coalition_listing, "MOST_PARTICIPANTS", 3)
+    with pytest.raises(ProofError, match="at most 3 participants"):
+        everybody(4, [3] * 4)
+    monkeypatch.setattr(coalition_listing, "MOST_TRIPLES", 1)
+    with pytest.raises(ProofError, match="more than 1 triples"):
+        everybody(3, [1] * 3, [(0b111, 1), (0b011, 1)])
+    monkeypatch.setattr(coalition_listing, "MOST_PARTICIPANTS", 12)
+    monkeypatch.setattr(coalition_listing, "MOST_WAITING", 100)
+    with pytest.raises(ProofError, match="more memory"):
+        everybody(12, [0] * 12).coalitions()

@@ -29,6 +29,12 @@ MOST_PARTICIPANTS = 1_000
 MOST_COALITIONS = 200_000
 """Longer lists of coalitions would fill the memory, and are not put together in time either."""
 
+MOST_TRIPLES = 20_000
+"""Prices of more different triples would fill the memory."""
+
+TRIPLES_PER_STEP = 8
+"""So many triples of which it is asked whether their price is due count as a step."""
+
 MOST_WAITING = 8_000_000
 """Branches that wait to be taken up, times the participants; each of these takes 18 bytes."""
 
@@ -164,6 +170,12 @@ class Listing:
         if len(prices) > MOST_PARTICIPANTS:
             raise ProofError(f"prices are confirmed for at most {MOST_PARTICIPANTS:,} participants")
         self._links, self._allowance = links, allowance
+        priced: Counter[Set] = Counter()
+        for triple, price in triples:
+            priced[triple] += price
+        if len(priced) > MOST_TRIPLES:
+            raise ProofError(f"it has prices for more than {MOST_TRIPLES:,} triples")
+        triples = list(priced.items())
         self._exact = values, prices, triples, gap
         n = len(prices)
         total = sum(prices) + sum(price for _, price in triples)
@@ -226,7 +238,8 @@ class Listing:
     def coalitions(self) -> list[tuple[Set, int]]:
         """Return the coalitions with their slacks."""
         n = len(self._order)
-        batch = max(BATCH_ENTRIES // (n * n), 1)
+        widest = max((own.shape[1] for own in self._back.values()), default=0)
+        batch = max(BATCH_ENTRIES // max(n * n, widest), 1)
         found: list[Bools] = []
         kept = 0
         one = np.ones((1, n), dtype=np.bool_)
@@ -263,7 +276,7 @@ class Listing:
         judged = []
         for row in found:
             members = [self._order[k] for k in np.flatnonzero(row).tolist()]
-            self._allowance.spend(len(members))
+            self._allowance.spend(len(members) + len(triples) // TRIPLES_PER_STEP)
             whole = as_set(members)
             if not self._links.is_valid(whole):
                 continue
