@@ -346,6 +346,40 @@ def sparse_listing(size: int) -> str:
     return certificate(names, edges, [(0, 1)], bound=1.5 * n, proof=proof)
 
 
+def square_of_ones(size: int) -> str:
+    """Return a square that makes every pair worth the same, and prices that exclude nothing."""
+    n = min(1_000, max(16, size // 160))
+    names = numbered(n)
+    edges = [(i, (i + s) % n, w) for i in range(n) for s, w in ((1, 1), (2, 0.001), (7, 0.001))]
+    rows = {"rows": ["square " + " ".join(["1"] * n)], "row_prices": [1.0]}
+    proof = [{"members": names, "prices": [0.5 * n] * n, "at_most": 0.5 * n * n - 1, **rows}]
+    return certificate(names, edges, [], bound=1.0, proof=proof)
+
+
+def listing_of_pairs(size: int) -> str:
+    """Return two sides of competitors and prices by which all pairs across are listed."""
+    n = min(1_000, max(16, int((size / 9) ** 0.5) // 2 * 2))
+    sides = range(n // 2), range(n // 2, n)
+    pairs = [pair for side in sides for pair in itertools.combinations(side, 2)]
+    across = list(itertools.product(*sides))
+    random.Random(0).shuffle(across)
+    kept = across[: 4 * len(across) // 5]
+    edges = [edge for a, b in kept for edge in ((a, b, 1), (b, a, 1))]
+    names = numbered(n)
+    proof = [{"members": names, "prices": [3] * n, "at_most": 1}]
+    return certificate(names, edges, pairs, bound=1.0, proof=proof)
+
+
+def different_triples(size: int) -> str:
+    """Return prices for as many different triples as there is room for."""
+    n = min(1_000, max(16, size // 100))
+    names = numbered(n)
+    rng = random.Random(1)
+    triples = [[*(names[i] for i in rng.sample(range(n), 3)), 1] for _ in range(size // 20)]
+    proof = [{"members": names, "prices": [1] * n, "at_most": 0, "triples": triples}]
+    return certificate(names, [(i, (i + 1) % n, 1) for i in range(n)], [], bound=1.0, proof=proof)
+
+
 def hard_cover(size: int) -> str:
     """Return two sides of which one is larger by one: no pairs cover all, hard to see."""
     side = min(120, max(8, int((size / 40) ** 0.5)))
@@ -502,6 +536,9 @@ ATTACKS: dict[str, Callable[[int], str]] = {
         demanded_members,
         long_listing,
         sparse_listing,
+        square_of_ones,
+        listing_of_pairs,
+        different_triples,
         hard_cover,
         many_stars,
         many_givers,

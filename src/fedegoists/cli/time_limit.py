@@ -33,7 +33,9 @@ def _end_program(seconds: float, as_json: bool) -> None:
         "confirmed. Give a longer --time-limit"
     )
     # Below all buffers: the main thread may be holding their locks.
-    if as_json:
-        os.write(1, f"{json.dumps({'error': message}, indent=2)}\n".encode())
-    os.write(2, f"error: {message}\n".encode())
-    os._exit(1)
+    try:
+        if as_json:
+            os.write(1, f"{json.dumps({'error': message}, indent=2)}\n".encode())
+        os.write(2, f"error: {message}\n".encode())
+    finally:  # whether anybody reads it or not
+        os._exit(1)

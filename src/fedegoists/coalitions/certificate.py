@@ -278,9 +278,9 @@ class Certificate:
         budget : int or None
             For merge-stability: how many sets of coalitions to look at; None means all.
         time_limit : float
-            Seconds for the whole check. The proof of the upper bound takes a fixed number of steps,
-            which is less than a second for two dozen participants; the time is needed where a
-            search has to be repeated: for certificates of earlier versions, for coalition values,
+            Seconds for the whole check. The proof of the upper bound takes less than a second for
+            two dozen participants, and up to some four seconds for each component of 50 to 100.
+            A search has to be repeated for certificates of earlier versions, for coalition values,
             and for an objective with too many participants to try all partitions.
         fewest_members : int, optional
             The fewest members that the consortium agreed on; the certificate must state

@@ -3,7 +3,9 @@
 The kinds of attack are those of `benchmarks.bench_hostile`, which measures large ones.
 """
 
+import itertools
 import json
+import os
 import subprocess
 import sys
 import time
@@ -258,3 +260,96 @@ def test_a_passed_deadline_ends_the_check_of_a_ring_claimed_as_one_coalition():
     found = verify(benefit, competition, [benefit.participants], deadline=late)
     assert found.conflicts
     assert found.stable is None
+
+
+# What a listing keeps ----------------------------------------------------------------------------
+
+
+def test_the_stand_alone_checker_keeps_few_branches_and_triples(tmp_path, monkeypatch, capsys):
+    path = tmp_path / "certificate.json"
+    for kind, limit, told in (
+        ("square of ones", "MOST_WAITING", "needs more memory than is allowed"),
+        ("different triples", "MOST_TRIPLES", "more than 20 triples have a price"),
+    ):
+        text = ATTACKS[kind](SMALL)
+        code, lines = judged_alone(text, path, monkeypatch, capsys)
+        assert told not in lines
+        with monkeypatch.context() as patched:
+            patched.setattr(check, limit, 20)
+            code, lines = judged_alone(text, path, monkeypatch, capsys)
+        assert f"OPEN   upper bound: {told}" in lines or told in lines
+        assert code != 0
+
+
+def test_what_a_listing_forgets_it_works_out_again(tmp_path, monkeypatch, capsys):
+    """A cache that is emptied all the time changes no answer."""
+    for kind in ("long listing", "hard cover", "many triples"):
+        text = ATTACKS[kind](SMALL)
+        path = tmp_path / "certificate.json"
+        before = judged_alone(text, path, monkeypatch, capsys)
+        with monkeypatch.context() as patched:
+            patched.setattr(check, "MOST_KEPT", 1)
+            assert judged_alone(text, path, monkeypatch, capsys) == before
+
+
+def test_each_component_has_steps_of_its_own(tmp_path, monkeypatch, capsys):
+    """Two components are confirmed with no more steps for each than one of them needs."""
+
+    def side_by_side(count: int) -> str:
+        """Rings of 15 whose neighbours alone give each other one, and their prices: a half."""
+        names = numbered(15 * count)
+        rings = [range(15 * k, 15 * k + 15) for k in range(count)]
+        edges = [
+            (a, b, 1)
+            for r in rings
+            for k in range(15)
+            for a, b in ((r[k], r[(k + 1) % 15]), (r[(k + 1) % 15], r[k]))
+        ]
+        near = {frozenset(edge[:2]) for edge in edges}
+        everybody = itertools.combinations(range(15 * count), 2)
+        pairs = [pair for pair in everybody if frozenset(pair) not in near]
+        proof = [prices([names[i] for i in r], 1.0, 15.0) for r in rings]
+        return certificate(names, edges, pairs, bound=15.0 * count, proof=proof)
+
+    spent = []
+
+    class Counted(check.StepCount):
+        def spend(self, steps: int) -> None:
+            spent.append(steps)
+            super().spend(steps)
+
+    path = tmp_path / "certificate.json"
+    monkeypatch.setattr(check, "StepCount", Counted)
+    _, lines = judged_alone(side_by_side(1), path, monkeypatch, capsys)
+    assert "ok     upper bound: 15" in lines
+    enough = sum(spent)
+
+    class Enough(check.StepCount):
+        def __init__(self) -> None:
+            super().__init__(enough)
+
+    monkeypatch.setattr(check, "StepCount", Enough)
+    _, lines = judged_alone(side_by_side(2), path, monkeypatch, capsys)
+    assert "ok     upper bound: 30" in lines
+
+
+ENDED = {
+    "from fedegoists.cli.time_limit import ends_at_limit\n"
+    "import time\n"
+    "with ends_at_limit(0.1, as_json=True):\n"
+    "    time.sleep(30)\n": 1,
+    "from fedegoists.coalitions.proof import check\n"
+    "import threading, time\n"
+    "threading.Timer(0.1, check.give_up, ([], 0.1)).start()\n"
+    "time.sleep(30)\n": 4,
+}
+
+
+@pytest.mark.parametrize("program", ENDED)
+def test_a_time_limit_holds_where_nobody_reads_the_answer(program):
+    read, write = os.pipe()
+    os.close(read)  # as in `verify FILE | true`
+    command = [sys.executable, "-c", program]
+    ended = subprocess.run(command, stdout=write, stderr=write, timeout=20, check=False)
+    os.close(write)
+    assert ended.returncode == ENDED[program]

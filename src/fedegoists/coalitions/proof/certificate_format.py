@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from fedegoists.coalitions.formation_options import FormationMethod, Objective
 from fedegoists.coalitions.proof.certificate_claims import ClaimName, Status, expected_claims
+from fedegoists.coalitions.proof.coalition_listing import MOST_TRIPLES
 from fedegoists.coalitions.proof.doubt_check import StatedDoubt
 from fedegoists.coalitions.proof.price_proof import PriceProof
 from fedegoists.coalitions.proof.sealed_parts import ListOf, SealedPart, TextsByName
@@ -59,7 +60,9 @@ class _SealedPrices(SealedPart):
     members: ListOf[str] = Field(min_length=1)
     prices: ListOf[float | int]
     at_most: float | int
-    triples: ListOf[ListOf[str | float | int]] = Field(default_factory=list)
+    triples: ListOf[ListOf[str | float | int]] = Field(
+        default_factory=list, max_length=MOST_TRIPLES
+    )
     rows: ListOf[str] = Field(default_factory=list)
     row_prices: ListOf[float | int] = Field(default_factory=list)
 

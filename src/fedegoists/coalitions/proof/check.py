@@ -18,8 +18,8 @@ wheels, squares; see `remaining_values`) first lower what pairs are worth: with 
 Σ a x ≤ s, the welfare is at most Σ y s plus what is left. A component of up to 14 participants
 needs no prices: all partitions are tried.
 
-A hostile file cannot keep this program busy: the steps of each claim are counted, the numbers of
-participants, digits and coalitions are limited, and after --time-limit seconds it ends.
+A hostile file cannot keep this program busy: the steps of each claim and component are counted, the
+numbers of all that it keeps are limited, and after --time-limit seconds it ends.
 
 Exit status: 0 if every claim holds, 1 if one does not, 2 if the file cannot be read, 3 if a claim
 is of a kind that this program does not check, 4 if a limit ended the check of a claim, and none of
@@ -44,7 +44,7 @@ from typing import Any
 
 TRIED = 14
 ROUNDING = Fraction(1, 10**12)  # sums are stated as decimal numbers with 15 digits or more
-MOST_STEPS = 50_000_000
+MOST_STEPS = 50_000_000  # for each component
 MOST_PARTICIPANTS = 10_000
 LONGEST = 200  # participants around the centre of an inequality
 LONGEST_NAME = 200  # letters
@@ -52,6 +52,9 @@ LONGEST_LINE = 1000  # letters of a line of the answer
 MOST_DIGITS = 400_000_000  # binary digits of all benefits together
 MOST_BYTES = 100_000_000  # of the file
 MOST_COALITIONS = 200_000  # with a slack below the gap; longer sets count as more
+MOST_TRIPLES = 20_000  # that have a price
+MOST_WAITING = 400_000  # branches of a listing; of more than 512 participants they count as more
+MOST_KEPT = 8_000_000  # numbers that a listing remembers
 MOST_PAIRS = 1_000_000  # of which inequalities change what they are worth
 
 
@@ -516,6 +519,7 @@ class Rows:
         self.classes = list(masks.values())
         self.best: list[dict[int, tuple[int, list[int]]]] = [{} for _ in self.classes]
         self.row: dict[int, int] = {}
+        self.kept = 0
         self.steps = steps
         self.form = struct.Struct(f"<{len(self.names)}Q")
         self.zeros = sum(ZERO << LANE * k for k in range(len(self.names)))
@@ -525,6 +529,15 @@ class Rows:
         if j not in self.row:
             self.row[j] = sum(v << LANE * k for k, v in self.worth[j].items())
         return self.row[j]
+
+    def paid_back(self, group: int, j: int) -> tuple[int, int]:
+        """Return what j pays as the second member of triples, and a row of what the thirds get."""
+        due = row = 0
+        for others, p in self.triples[j]:
+            if (others & group).bit_count() == 1:
+                due += p
+                row += p << LANE * ((others & ~group).bit_length() - 1)
+        return due, row
 
     def most(self, c: int, some: int) -> tuple[int, list[int]]:
         """Return each participant's highest share of its worth with some of a class; and these.
@@ -541,6 +554,10 @@ class Rows:
                     if share > highest[i]:
                         highest[i] = share
             known = int.from_bytes(self.form.pack(*highest), "little"), list(bits(some))
+            self.kept += len(self.names) + 32
+            if self.kept > MOST_KEPT:  # forget all, and begin again
+                self.best = [{} for _ in self.classes]
+                self.kept = 0
             self.best[c][some] = known
         return known
 
@@ -597,10 +614,14 @@ def listed(
     width = 1 + len(rows.names) // 32
     found = []
     alone = -sum(p << LANE * k for k, p in enumerate(rows.price))
-    # The members, their profit, who may join, what each adds alone, and the classes left.
-    branches = [(0, 0, (1 << len(rows.names)) - 1, alone, list(range(len(rows.classes))))]
+    # The members, their profit, who may join, what each adds alone before the last member joined,
+    # that member, and the classes left. What it changes is worked out when a branch is taken up.
+    everybody = (1 << len(rows.names)) - 1
+    branches = [(0, 0, everybody, alone, -1, list(range(len(rows.classes))))]
     while branches:
-        group, profit, candidates, margins, classes = branches.pop()
+        group, profit, candidates, margins, last, classes = branches.pop()
+        if last >= 0:
+            margins += rows.joined(last) + rows.paid_back(group ^ 1 << last, last)[1]
         reached = margins
         present = []
         for c in classes:
@@ -621,7 +642,7 @@ def listed(
         steps.spend(candidates.bit_count())
         if kept != candidates:
             if kept:
-                branches.append((group, profit, kept, margins, classes))
+                branches.append((group, profit, kept, margins, -1, classes))
             continue
         own = rows.numbers(margins)
         tops.sort()
@@ -631,24 +652,22 @@ def listed(
         for top, _, some, members in tops:
             bound += top
             for j in members if bound > -least else ():
-                joined, gained, below = group | 1 << j, profit + own[j] - ZERO, margins
-                steps.spend(4 + len(rows.triples[j]) // 2)
-                for others, p in rows.triples[j]:
-                    if (others & group).bit_count() == 1:
-                        gained -= p
-                        third = others & ~group
-                        below += p << LANE * (third.bit_length() - 1)
+                joined = group | 1 << j
+                gained = profit + own[j] - ZERO - rows.paid_back(group, j)[0]
+                steps.spend(4 + width + len(rows.triples[j]))
                 if group and gained > -least:
                     found.append(joined)
                     steps.keep(len(found), part)
                 fitting = before & ~rows.rivals[j]
                 if fitting:
-                    branches.append((joined, gained, fitting, below + rows.joined(j), left))
+                    branches.append((joined, gained, fitting, margins, j, left))
             before |= some
+        if len(branches) * (1 + len(rows.names) // 512) > MOST_WAITING:
+            raise LimitError("listing coalitions needs more memory than is allowed")
     coalitions = []
     for placed in found:
         group = sum(1 << rows.names[k] for k in bits(placed))
-        steps.spend(2 * placed.bit_count() ** 2)
+        steps.spend(2 * placed.bit_count() ** 2 + len(triples) // 8)
         if graphs.valid(group):
             slack = slack_of(group, value, price, triples)
             if slack < gap:
@@ -807,12 +826,15 @@ def priced_bound(graphs: BothGraphs, part: int, proof: dict[str, Any], steps: St
         i: math.ceil(Fraction(p) * graphs.unit)
         for i, p in zip(numbers, proof["prices"], strict=True)
     }
-    triples = []
+    due: dict[int, int] = {}
     for a, b, c, p in proof.get("triples", []):
         triple = 1 << graphs.number[a] | 1 << graphs.number[b] | 1 << graphs.number[c]
         if triple.bit_count() != 3 or triple & ~part:
             raise RefutedError("a triple is not three participants of the component")
-        triples.append((triple, math.ceil(Fraction(p) * graphs.unit)))
+        due[triple] = due.get(triple, 0) + math.ceil(Fraction(p) * graphs.unit)
+        if len(due) > MOST_TRIPLES:
+            raise LimitError(f"more than {MOST_TRIPLES} triples have a price")
+    triples = list(due.items())
     bound = math.floor(Fraction(proof["at_most"]) * graphs.unit)
     value, sides = remaining_values(graphs, part, proof, steps)
     gap = sum(price.values()) + sum(p for _, p in triples) + sides - bound
@@ -832,7 +854,6 @@ def check_bound(
     graphs: BothGraphs, groups: list[int], document: dict[str, Any], stated: float
 ) -> tuple[str, bool]:
     """Confirm the bound; return it, and whether the coalitions reach it."""
-    steps = StepCount()
     proofs = {}
     for proof in document.get("proof", []):
         part = sum({1 << graphs.number[name] for name in proof["members"]})
@@ -848,9 +869,9 @@ def check_bound(
         if bounds[k] <= reached or sum(bounds) <= highest:
             continue
         if proof is not None:
-            bounds[k] = min(bounds[k], priced_bound(graphs, part, proof, steps))
+            bounds[k] = min(bounds[k], priced_bound(graphs, part, proof, StepCount()))
         elif part.bit_count() <= TRIED:
-            bounds[k] = tried_bound(graphs, part, steps)
+            bounds[k] = tried_bound(graphs, part, StepCount())
     if proofs:
         raise RefutedError("a proof is about participants that are no component")
     if sum(bounds) > highest:
@@ -965,8 +986,10 @@ def exit_status(lines: list[str], checked: bool) -> int:
 def give_up(lines: list[str], seconds: float) -> None:
     """Show what was found so far, and end the program in the middle of whatever it does."""
     told = [*lines, f"OPEN   the rest: not checked within {seconds:g} s; see --time-limit"]
-    os.write(1, ("\n".join(map(visible, told)) + "\n").encode(errors="backslashreplace"))
-    os._exit(exit_status(told, checked=False))
+    try:
+        os.write(1, ("\n".join(map(visible, told)) + "\n").encode(errors="backslashreplace"))
+    finally:  # whether anybody reads it or not
+        os._exit(exit_status(told, checked=False))
 
 
 def answer(name: str, lines: list[str]) -> int:

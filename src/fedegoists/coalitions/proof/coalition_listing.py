@@ -29,6 +29,9 @@ MOST_PARTICIPANTS = 1_000
 MOST_COALITIONS = 200_000
 """Longer lists of coalitions would fill the memory, and are not put together in time either."""
 
+PARTICIPANTS_PER_ENTRY = 512
+"""Sets of so many participants more count as another coalition, as they need as much memory."""
+
 MOST_TRIPLES = 20_000
 """Prices of more different triples would fill the memory."""
 
@@ -240,8 +243,8 @@ class Listing:
         n = len(self._order)
         widest = max((own.shape[1] for own in self._back.values()), default=0)
         batch = max(BATCH_ENTRIES // max(n * n, widest), 1)
-        found: list[Bools] = []
-        kept = 0
+        found: list[tuple[Set, int]] = []
+        most = MOST_COALITIONS // (1 + n // PARTICIPANTS_PER_ENTRY)
         one = np.ones((1, n), dtype=np.bool_)
         nothing = np.zeros((1, n), dtype=np.int64)
         start = Branches(~one, one, nothing[:, 0], -self._prices[None], nothing)
@@ -256,10 +259,10 @@ class Listing:
             if grown:
                 branches = Branches(*map(np.concatenate, zip(*grown, strict=True)))
                 good = (branches.profit > -self._least) & (branches.members.sum(axis=1) > 1)
-                found.append(branches.members[good])
-                kept += int(good.sum())
-                if kept > MOST_COALITIONS:
-                    raise ProofError(f"its prices leave more than {MOST_COALITIONS:,} coalitions")
+                self._allowance.spend(len(good))
+                found += self._judged(branches.members[good])
+                if len(found) > most:
+                    raise ProofError(f"its prices leave more than {most:,} coalitions")
                 more = branches.rows(np.flatnonzero(branches.candidates.any(axis=1)))
                 # Counted when they begin to take memory.
                 self._allowance.spend(len(more.profit) * (1 + n * n // ENTRIES_PER_STEP))
@@ -268,7 +271,7 @@ class Listing:
                     raise ProofError(
                         "confirming its prices takes more memory than a proof may have"
                     )
-        return self._judged(np.concatenate(found) if found else one[:0])
+        return found
 
     def _judged(self, found: Bools) -> list[tuple[Set, int]]:
         """Return those that are valid with an exact slack below the gap, and their slacks."""

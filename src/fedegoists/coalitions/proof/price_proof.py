@@ -23,7 +23,8 @@ prices that sum to the bound, and has a few dozen entries for the prices of the 
 All numbers are integers: the benefits and prices are multiples of a power of two. Branches of the
 listing are compared in numbers rounded outwards, and what is listed is valued exactly. The work is
 counted in steps, and a proof that needs more than `MOST_STEPS` is no proof, so whether a
-certificate holds depends on no clock. This module uses no code of the search that finds the prices.
+certificate holds depends on no clock but the caller's deadline. This module uses no code of the
+search that finds the prices.
 """
 
 import math
