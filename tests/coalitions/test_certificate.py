@@ -131,7 +131,7 @@ def test_a_free_rider_in_a_forgery_is_named():
 
 
 def test_a_bound_below_the_proven_one_is_not_believed():
-    formation = form(*random_graphs(60, 1.0, 0.05, seed=1))
+    formation = form(*random_graphs(60, 1.0, 0.05, seed=1), time_limit=1)
     document = json.loads(formation.certificate.to_json())
     document["claims"][4]["value"] = formation.welfare * 1.01
     check = Certificate.from_json(json.dumps(document)).check()
