@@ -319,6 +319,7 @@ def test_a_silo_renews_its_key_while_a_run_goes_on(deployment, tmp_path):
         operator.close()
 
 
+@pytest.mark.long  # test_signed_calls and test_membership check revocation without processes
 def test_a_revoked_silo_comes_back_only_with_a_new_certificate(deployment, tmp_path):
     kit = str(deployment.kit)
     operator = Operator(deployment.kit)
