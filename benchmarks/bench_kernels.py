@@ -3,14 +3,19 @@
 python -m benchmarks.bench_kernels [--models pfllib-cnn] [--networks 50 250] [--parts]
 python -m benchmarks.bench_kernels --sweep [--limit 60] [--precisions bf16 fp32]
 
-The second command looks for faster tunings of the kernels: from the present one it goes to the
-fastest of those that differ in one value by one step, again and again, until none is faster.
+The second command looks for faster tunings of the kernels: it compiles all that could fit into
+registers, side by side on all cores, and times them one after the other.
 """
 
 import argparse
+import os
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from itertools import product
+from multiprocessing import TimeoutError as LateError
+from multiprocessing import get_context
 
 import torch
 from torch import Tensor, nn
@@ -22,18 +27,11 @@ from fedegoists.learning.parameters import ParameterSchema
 from fedegoists.learning.stacked_cnn import FORWARD, INPUTS, WEIGHTS, Shape, StackedCNN, Tuning
 
 BATCH, POOL = 64, 50_000
-STEPS = {
-    "TILE": (16, 32, 64, 128, 256),
-    "num_warps": (1, 2, 4, 8, 16),
-    "num_stages": (1, 2, 3, 4, 5),
-    "WIDTH": (64, 128, 256, 512, 1024),
-}
-"""Values of a tuning, between which a sweep takes single steps."""
-DEFAULTS = {"num_warps": 4, "num_stages": 3}
-"""What Triton takes where a tuning says nothing."""
-MOST_SUMS = 192
-"""Sums in the registers of one thread at most; it has 255, and others are needed, too."""
-MOST_READ = 256
+TILES, WARPS, STAGES, WIDTHS = (32, 64, 128, 256), (2, 4, 8), (2, 3), (32, 64, 128, 256)
+"""Values of tunings that a sweep tries."""
+MOST_SUMS, FEWEST_SUMS = 160, 8
+"""Sums in the registers of one thread; it has 255, and others are needed, too."""
+MOST_READ = 128
 """Numbers that one thread reads at once at most; with more, compiling takes long."""
 
 
@@ -157,6 +155,9 @@ def measure(name: str, networks: int, *, parts: bool) -> None:
     print(f"{name},{networks},images augmented,{rate:.0f},,", flush=True)
 
 
+Values = dict[str, int]
+
+
 @dataclass
 class Job:
     """One kernel for one convolution, with its present tuning."""
@@ -170,104 +171,98 @@ class Job:
         number, inputs, outputs = self.shape
         return f"{self.kernel} {str(number).removeprefix('torch.')} {inputs}->{outputs}"
 
-    def values(self) -> dict[str, int]:
-        """Return the present tuning with everything that can be changed."""
+    def values(self) -> Values:
+        """Return the present tuning."""
         tile, options = self.table[self.shape]
-        found = {"TILE": tile, **DEFAULTS, **options}
-        if self.kernel == "weights":
-            found.setdefault("WIDTH", min(self.patch(), 16_384 // self.shape[2]))
+        return {"TILE": tile, "num_stages": 3, **options}
+
+    def candidates(self) -> list[Values]:
+        """Return the present tuning, and all that could fit into registers."""
+        widths = WIDTHS if self.kernel == "weights" else (0,)
+        found = [self.values()]
+        for tile, warps, stages, width in product(TILES, WARPS, STAGES, widths):
+            values = {"TILE": tile, "num_warps": warps, "num_stages": stages}
+            values |= {"WIDTH": width} if width else {}
+            if values not in found and self.fits(tile, 32 * warps, width):
+                found.append(values)
         return found
 
-    def patch(self) -> int:
-        """Return the power of two that holds the numbers of a patch."""
-        return 1 << (25 * self.shape[1] - 1).bit_length()
-
-    def neighbours(self, values: dict[str, int]) -> Iterator[dict[str, int]]:
-        """Yield the tunings that differ in one value by one step and could fit into registers."""
-        for key, value in values.items():
-            steps = STEPS[key]
-            at = steps.index(value)
-            for other in (at + 1, at - 1):
-                if not 0 <= other < len(steps):
-                    continue
-                near = {**values, key: steps[other]}
-                if self.fits(near):
-                    yield near
-
-    def fits(self, values: dict[str, int]) -> bool:
+    def fits(self, tile: int, threads: int, width: int) -> bool:
         """Return whether sums and numbers that are read could fit into registers."""
         _, inputs, outputs = self.shape
-        tile, width, threads = values["TILE"], values.get("WIDTH", 0), 32 * values["num_warps"]
         sums, read = {
-            "forward": (4 * tile * outputs, 32 * tile),
-            "weights": (width * outputs, width * tile),
-            "inputs": (tile * inputs, tile * outputs),
+            "forward": (4 * tile * outputs, 32 * max(tile, 4 * outputs)),
+            "weights": (4 * width * outputs, tile * max(width, outputs)),
+            "inputs": (4 * tile * inputs, outputs * max(tile, 4 * inputs)),
         }[self.kernel]
-        fit = sums <= MOST_SUMS * threads and read <= MOST_READ * threads
-        return fit and width <= self.patch()
+        few = FEWEST_SUMS * threads <= sums <= MOST_SUMS * threads
+        return few and read <= MOST_READ * threads and width < 72 * inputs
 
-    def milliseconds(self, values: dict[str, int], expected: Tensor | None) -> float:
-        """Return the time with a tuning; infinity, and a line, if it fails or is wrong."""
+    def compile(self, values: Values) -> None:
+        """Compile the kernel with a tuning, into Triton's cache."""
+        with suppress(Exception), self.tuned(values):
+            self.run()
+            torch.cuda.synchronize()
+
+    @contextmanager
+    def tuned(self, values: Values) -> Iterator[None]:
+        """Use a tuning inside the context."""
         before = self.table[self.shape]
         options = {key: value for key, value in values.items() if key != "TILE"}
         self.table[self.shape] = (values["TILE"], options)
         try:
-            torch.cuda.empty_cache()  # of graphs that are gone
-            found = self.run().float()
-            if expected is not None:
+            yield
+        finally:
+            self.table[self.shape] = before
+
+    def milliseconds(self, values: Values, expected: Tensor) -> float:
+        """Return the time with a tuning; infinity, and a line, if it fails or is wrong."""
+        try:
+            with self.tuned(values):
+                found = self.run().float()
                 gap = ((found - expected).norm() / expected.norm()).item()
                 if not gap < 0.01:
                     print(f"# {self}: {values} is wrong by {gap:.1e}", flush=True)
                     return float("inf")
-            del found
-            return 1000 * seconds(captured(self.run), 10)
+                return 1000 * seconds(self.run, 5)
         except Exception as error:
             reason = next(iter(str(error).splitlines()), "")[:120]
             print(f"# {self}: {values} fails: {type(error).__name__}: {reason}", flush=True)
             return float("inf")
-        finally:
-            self.table[self.shape] = before
 
 
 def sweep(names: list[str], networks: int, precisions: list[str], limit: float) -> None:
-    """Print the fastest tuning found for each kernel, within a number of seconds for all."""
+    """Print the fastest tuning of each kernel; after some seconds, present tunings only."""
     end = time.monotonic() + limit
-    jobs = [
-        job for name in names for number in precisions for job in jobs_of(name, networks, number)
-    ]
+    which = [(name, networks, precision) for name in names for precision in precisions]
+    shares = os.cpu_count() or 1
+    compiling = get_context("spawn").Pool(shares)
+    done = compiling.starmap_async(compile_share, [(which, k, shares) for k in range(shares)])
+    with suppress(LateError):
+        done.get(0.7 * limit)
+    compiling.terminate()
     lines = []
     print("kernel,tuning,milliseconds,present,tried", flush=True)
-    for k, job in enumerate(jobs):
-        now = time.monotonic()
-        values, best, present, tried = fastest(job, now + (end - now) / (len(jobs) - k))
-        print(f'{job},"{values}",{best:.3f},{present:.3f},{tried}', flush=True)
-        options = {key: value for key, value in values.items() if key != "TILE"}
-        lines.append(f"{job.kernel.upper()}[{job.shape}] = ({values['TILE']}, {options})")
+    for one in which:
+        for job in jobs_of(*one):
+            expected, times = job.run().float(), {}
+            for number, values in enumerate(job.candidates()):
+                if time.monotonic() > end and number:
+                    break
+                times[number] = job.milliseconds(values, expected)
+            best = min(times, key=lambda number: times[number])
+            values = dict(job.candidates()[best])
+            print(f'{job},"{values}",{times[best]:.3f},{times[0]:.3f},{len(times)}', flush=True)
+            tile = values.pop("TILE")
+            lines.append(f"{job.kernel.upper()}[{job.shape}] = ({tile}, {values})")
     print("\n".join(["# as entries of the tables:", *lines]), flush=True)
 
 
-def fastest(job: Job, end: float) -> tuple[dict[str, int], float, float, int]:
-    """Return the fastest tuning, its time, the present one's, and how many were tried."""
-    values = job.values()
-    try:
-        expected = job.run().float()
-    except Exception:
-        expected = None
-    best = present = job.milliseconds(values, expected)
-    known = {tuple(sorted(values.items()))}
-    better = True
-    while better:
-        better = False
-        for near in list(job.neighbours(values)):
-            if time.monotonic() > end:
-                return values, best, present, len(known)
-            if tuple(sorted(near.items())) in known:
-                continue
-            known.add(tuple(sorted(near.items())))
-            found = job.milliseconds(near, expected)
-            if found < 0.995 * best:  # less is noise
-                values, best, better = near, found, True
-    return values, best, present, len(known)
+def compile_share(which: list[tuple[str, int, str]], k: int, shares: int) -> None:
+    """Compile every so many of all candidates."""
+    jobs = [job for one in which for job in jobs_of(*one)]
+    for job, values in [(one, values) for one in jobs for values in one.candidates()][k::shares]:
+        job.compile(values)
 
 
 def jobs_of(name: str, networks: int, precision: str) -> list[Job]:
@@ -276,24 +271,27 @@ def jobs_of(name: str, networks: int, precision: str) -> list[Job]:
     schema = ParameterSchema.of(model)
     rows = schema.flatten(dict(model.named_parameters())).detach().repeat(networks, 1)
     parts = schema.unflatten(rows)
-    number = torch.bfloat16 if precision == "bf16" else torch.float32
     cnn = StackedCNN(model, schema, bf16=precision == "bf16")  # type: ignore[arg-type]
     pool = torch.randint(0, 256, (POOL, 32, 32, 3), dtype=torch.uint8, device="cuda")
     images = cnn.images(pool, torch.randint(0, POOL, (networks, BATCH), device="cuda"))
-    rectified = bool(model.rectified)
-    first = stacked_cnn._Convolution(parts, "conv1", 32, rectified, number)
-    second = stacked_cnn._Convolution(parts, "conv2", 14, rectified, number)
+    first, second = cnn._convolutions(parts)
     pooled, winner1 = first.forward(images)
     flat, winner2 = second.forward(pooled, flat=True)
-    full2 = second.unpooled(torch.randn_like(flat), winner2, flat, flat=True)
-    full1 = first.unpooled(torch.randn_like(pooled), winner1, pooled)
+    slope2 = second.laid_out(torch.randn_like(flat), flat)
+    slope1 = torch.randn_like(pooled)
+    found = schema.unflatten(torch.empty_like(rows))
     one, two = first.shape, second.shape
+
+    def weights(convolution: stacked_cnn._Convolution, *given: Tensor) -> Tensor:
+        convolution.backward(*given, found)
+        return found[f"{convolution.name}.weight"]
+
     return [
         Job("forward", FORWARD, one, lambda: first.forward(images)[0]),
         Job("forward", FORWARD, two, lambda: second.forward(pooled, flat=True)[0]),
-        Job("weights", WEIGHTS, one, lambda: first.backward(images, full1)[0]),
-        Job("weights", WEIGHTS, two, lambda: second.backward(pooled, full2)[0]),
-        Job("inputs", INPUTS, two, lambda: second.back_to_inputs(full2)),
+        Job("weights", WEIGHTS, one, lambda: weights(first, images, slope1, winner1)),
+        Job("weights", WEIGHTS, two, lambda: weights(second, pooled, slope2, winner2)),
+        Job("inputs", INPUTS, two, lambda: second.back_to_inputs(slope2, winner2, pooled)),
     ]
 
 

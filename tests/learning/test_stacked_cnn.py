@@ -112,3 +112,33 @@ def test_kernels_give_what_vmap_gives(name, weighted, bf16, batch):
         timeout=600,
     )
     assert done.stdout.endswith("the same\n"), done.stderr
+
+
+DESCENT = """
+import torch
+from fedegoists.federation.stacked_tensors import descend_at_once
+
+rng = torch.Generator().manual_seed(5)
+before, momentum, slope = torch.randn(3, 2, 700, generator=rng)
+rate = torch.tensor([0.05])
+moved, faster = before.clone(), momentum.clone()
+descend_at_once(moved, faster, slope, rate, 0.9, 0.01)
+wanted = 0.9 * momentum + slope + 0.01 * before
+torch.testing.assert_close(faster, wanted)
+torch.testing.assert_close(moved, before - 0.05 * wanted)
+print("the same")
+"""
+
+
+@pytest.mark.skipif(
+    importlib.util.find_spec("triton") is None, reason="triton comes with PyTorch for GPUs only"
+)
+def test_descent_in_one_kernel_is_descent_with_momentum_and_decay():
+    done = subprocess.run(
+        [sys.executable, "-c", DESCENT],
+        env={**os.environ, "TRITON_INTERPRET": "1"},
+        capture_output=True,
+        text=True,
+        timeout=600,
+    )
+    assert done.stdout.endswith("the same\n"), done.stderr

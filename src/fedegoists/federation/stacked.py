@@ -62,6 +62,8 @@ from fedegoists.federation.stacked_tensors import (
     add_terms,
     beside,
     cosine_gradient,
+    descend_at_once,
+    descends_at_once,
     divided,
     padded,
     padded_weights,
@@ -276,8 +278,11 @@ class StackedSilos:
         if "noise" in state:
             gradients = gradients + state["noise"].index_select(0, state["noise_step"])[0]
             state["noise_step"].add_(1)
-        if settings.weight_decay and settings.optimiser != "adamw":
-            gradients = gradients + settings.weight_decay * parameters
+        decay = settings.weight_decay if settings.optimiser != "adamw" else 0.0
+        # Memory limits this part of a step on a GPU: one pass instead of five.
+        fused = settings.optimiser == "sgd" and "pace" not in state and descends_at_once(parameters)
+        if decay and not fused:
+            gradients = gradients + decay * parameters
         if "pull" in state:
             gradients = gradients + state["pull"] * (parameters - state["anchor"])
         if "towards" in state:
@@ -294,7 +299,9 @@ class StackedSilos:
             aside = rate * state["aside"] * (state["anchor"] - parameters)
         if frozen is not None:
             before = parameters.clone()
-        if settings.optimiser == "sgd":
+        if fused:
+            descend_at_once(parameters, momentum, gradients, rate, settings.momentum, decay)
+        elif settings.optimiser == "sgd":
             momentum.mul_(settings.momentum).add_(gradients)
             parameters.sub_(rate * momentum)
         else:

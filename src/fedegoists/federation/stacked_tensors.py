@@ -1,5 +1,6 @@
 """The tensors of many silos at once: padded plans, added terms, and steps captured on a GPU."""
 
+import importlib.util
 from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
@@ -97,6 +98,27 @@ def cosine_gradient(rows: Tensor, targets: Tensor) -> Tensor:
     product = (rows * targets).sum(1, keepdim=True)
     gradient = targets / (length * other) - product / (length**3 * other) * rows
     return torch.where((length > TINY) & (other > TINY), gradient, 0.0)
+
+
+def descends_at_once(parameters: Tensor) -> bool:
+    """Return whether `descend_at_once` can be used: on a GPU, with Triton."""
+    return parameters.is_cuda and importlib.util.find_spec("triton") is not None
+
+
+def descend_at_once(
+    parameters: Tensor,
+    momentum: Tensor,
+    gradients: Tensor,
+    rate: Tensor,
+    keep: float,
+    decay: float,
+) -> None:
+    """Take a step of gradient descent with momentum and weight decay, in place, in one kernel."""
+    from fedegoists.learning.cnn_kernels import descend
+
+    size, block = parameters.numel(), 1024
+    given = (parameters, momentum, gradients.contiguous(), rate)
+    descend[(-(-size // block),)](*given, size, keep, decay, BLOCK=block)
 
 
 def divided(state: dict[str, Tensor], most: int) -> Iterator[dict[str, Tensor]]:

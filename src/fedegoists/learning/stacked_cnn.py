@@ -1,6 +1,8 @@
 """Many small convolutional networks at once on a GPU, each with its own weights and images."""
 
 import importlib.util
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
@@ -11,43 +13,42 @@ from fedegoists.learning.parameters import ParameterSchema
 SIDE = 32
 BLOCK = 1024
 """Numbers that one program of a kernel copies."""
+CHUNK = 32
+"""Numbers of a patch that are multiplied at once."""
 PROGRAMS = 1000
 """Enough programs to keep a GPU busy."""
-
-ACCUMULATORS = 16_384
-"""Sums that one program of `convolution_weights` has in its registers at most."""
 
 Shape = tuple[torch.dtype, int, int]
 """Type of the numbers, and how many of them a pixel has before and after a convolution."""
 Tuning = tuple[int, dict[str, int]]
-"""Pixels that a program computes at once, and options of its compilation."""
-# The fastest of the tunings that `benchmarks.bench_kernels --sweep` tried on an H200 (16 bits).
+"""Windows that a program computes at once, and options of its compilation."""
+# The fastest of the tunings that `benchmarks.bench_kernels --sweep` tried on an H200.
 FORWARD: dict[Shape, Tuning] = {
-    (torch.bfloat16, 4, 16): (128, {"num_warps": 2}),
-    (torch.bfloat16, 16, 32): (64, {"num_warps": 4}),
-    (torch.float32, 4, 16): (64, {"num_warps": 2}),
-    (torch.float32, 16, 32): (64, {"num_warps": 2}),
-    (torch.bfloat16, 4, 32): (128, {"num_warps": 4, "num_stages": 1}),
+    (torch.bfloat16, 4, 16): (256, {"num_warps": 4}),
+    (torch.bfloat16, 16, 32): (128, {"num_warps": 4}),
+    (torch.float32, 4, 16): (64, {"num_warps": 4}),
+    (torch.float32, 16, 32): (64, {"num_warps": 4}),
+    (torch.bfloat16, 4, 32): (128, {"num_warps": 4}),
     (torch.bfloat16, 32, 64): (64, {"num_warps": 4}),
-    (torch.float32, 4, 32): (32, {"num_warps": 2}),
+    (torch.float32, 4, 32): (64, {"num_warps": 4}),
     (torch.float32, 32, 64): (32, {"num_warps": 4}),
 }
 # A WIDTH is the numbers of a patch in one part of the work; see `_Convolution`.
 WEIGHTS: dict[Shape, Tuning] = {
-    (torch.bfloat16, 4, 16): (128, {"num_warps": 2, "num_stages": 2}),
-    (torch.bfloat16, 16, 32): (32, {"num_warps": 4, "num_stages": 3}),
-    (torch.float32, 4, 16): (32, {"num_warps": 2, "num_stages": 2}),
-    (torch.float32, 16, 32): (16, {"num_warps": 2, "num_stages": 2}),
-    (torch.bfloat16, 4, 32): (128, {"num_warps": 8, "num_stages": 2, "WIDTH": 128}),
-    (torch.bfloat16, 32, 64): (128, {"num_warps": 4, "num_stages": 2, "WIDTH": 64}),
-    (torch.float32, 4, 32): (32, {"num_warps": 4, "num_stages": 2}),
-    (torch.float32, 32, 64): (16, {"num_warps": 4, "num_stages": 2}),
+    (torch.bfloat16, 4, 16): (64, {"num_warps": 4, "WIDTH": 256}),
+    (torch.bfloat16, 16, 32): (128, {"num_warps": 4, "num_stages": 2, "WIDTH": 128}),
+    (torch.float32, 4, 16): (32, {"num_warps": 4, "WIDTH": 64}),
+    (torch.float32, 16, 32): (32, {"num_warps": 4, "WIDTH": 64}),
+    (torch.bfloat16, 4, 32): (256, {"num_warps": 4, "num_stages": 2, "WIDTH": 64}),
+    (torch.bfloat16, 32, 64): (128, {"num_warps": 8, "WIDTH": 128}),
+    (torch.float32, 4, 32): (32, {"num_warps": 4, "WIDTH": 64}),
+    (torch.float32, 32, 64): (32, {"num_warps": 4, "WIDTH": 64}),
 }
 INPUTS: dict[Shape, Tuning] = {
-    (torch.bfloat16, 16, 32): (256, {"num_warps": 4}),
-    (torch.float32, 16, 32): (128, {"num_warps": 4}),
-    (torch.bfloat16, 32, 64): (128, {"num_warps": 4}),
-    (torch.float32, 32, 64): (64, {"num_warps": 4}),
+    (torch.bfloat16, 16, 32): (128, {"num_warps": 4}),
+    (torch.float32, 16, 32): (64, {"num_warps": 4}),
+    (torch.bfloat16, 32, 64): (128, {"num_warps": 8, "num_stages": 2}),
+    (torch.float32, 32, 64): (32, {"num_warps": 4}),
 }
 
 
@@ -108,21 +109,25 @@ class StackedCNN:
     def outputs(self, parameters: Tensor, images: Tensor) -> Tensor:
         """Return (network, image, class) for each network's parameters (a row) and images."""
         parts = self._schema.unflatten(parameters)
-        first = _Convolution(parts, "conv1", SIDE, self._rectified, self._number)
-        second = _Convolution(parts, "conv2", SIDE // 2 - 2, self._rectified, self._number)
-        pooled, _ = first.forward(images)
-        hidden, _ = second.forward(pooled, flat=True)
-        for name in self._hidden:
-            hidden = self._activated(_linear(parts, name, hidden))
-        return _linear(parts, "output", hidden)
+        first, second = self._convolutions(parts)
+        with _tensor_cores(self._number):
+            hidden, _ = second.forward(first.forward(images)[0], flat=True)
+            for name in self._hidden:
+                hidden = self._activated(_linear(parts, name, hidden))
+            return _linear(parts, "output", hidden)
 
     def gradients(
         self, parameters: Tensor, images: Tensor, targets: Tensor, weights: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
         """Return gradients and losses: mean cross-entropy, or a sum with weights of images."""
+        with _tensor_cores(self._number):
+            return self._gradients(parameters, images, targets, weights)
+
+    def _gradients(
+        self, parameters: Tensor, images: Tensor, targets: Tensor, weights: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
         parts = self._schema.unflatten(parameters)
-        first = _Convolution(parts, "conv1", SIDE, self._rectified, self._number)
-        second = _Convolution(parts, "conv2", SIDE // 2 - 2, self._rectified, self._number)
+        first, second = self._convolutions(parts)
         pooled, winner1 = first.forward(images)
         flat, winner2 = second.forward(pooled, flat=True)
         given = [flat]  # what goes into each linear layer
@@ -137,23 +142,41 @@ class StackedCNN:
         slope = logs.exp_().mul_(weights[..., None])
         slope.scatter_add_(-1, wanted, -weights[..., None])
         # Backwards through the linear layers: ∂W = slopeᵀ · inputs, ∂inputs = slope · W.
-        found: dict[str, Tensor] = {}
+        gradients = torch.empty_like(parameters)
+        found = self._schema.unflatten(gradients)
         names = (*self._hidden, "output")
         for name, inputs in zip(reversed(names), reversed(given), strict=True):
-            found[f"{name}.weight"] = slope.mT @ inputs
-            found[f"{name}.bias"] = slope.sum(1)
+            torch.bmm(slope.mT, inputs, out=found[f"{name}.weight"])
+            torch.sum(slope, 1, out=found[f"{name}.bias"])
             slope = slope @ parts[f"{name}.weight"]
             if inputs is not flat:
                 slope = slope * torch.where(inputs > 0, 1.0, 0.0 if self._rectified else SLOPE)
         # Backwards through pooling and convolution, the second layer first.
-        full = second.unpooled(slope, winner2, flat, flat=True)
-        found["conv2.weight"], found["conv2.bias"] = second.backward(pooled, full)
-        full = first.unpooled(second.back_to_inputs(full), winner1, pooled)
-        found["conv1.weight"], found["conv1.bias"] = first.backward(images, full)
-        return torch.cat([found[name].flatten(1) for name in self._schema.names], 1), losses
+        slope = second.laid_out(slope, flat)
+        second.backward(pooled, slope, winner2, found)
+        slope = second.back_to_inputs(slope, winner2, pooled)
+        first.backward(images, slope, winner1, found)
+        return gradients, losses
+
+    def _convolutions(self, parts: dict[str, Tensor]) -> tuple["_Convolution", "_Convolution"]:
+        return (
+            _Convolution(parts, "conv1", SIDE, self._rectified, self._number),
+            _Convolution(parts, "conv2", SIDE // 2 - 2, self._rectified, self._number),
+        )
 
     def _activated(self, values: Tensor) -> Tensor:
         return values.relu_() if self._rectified else nn.functional.leaky_relu_(values, SLOPE)
+
+
+@contextmanager
+def _tensor_cores(number: torch.dtype) -> Iterator[None]:
+    """Let tensor cores round the products of linear layers where activations have 16 bits."""
+    before = torch.backends.cuda.matmul.allow_tf32
+    torch.backends.cuda.matmul.allow_tf32 = before or number == torch.bfloat16
+    try:
+        yield
+    finally:
+        torch.backends.cuda.matmul.allow_tf32 = before
 
 
 def _linear(parts: dict[str, Tensor], name: str, inputs: Tensor) -> Tensor:
@@ -161,106 +184,108 @@ def _linear(parts: dict[str, Tensor], name: str, inputs: Tensor) -> Tensor:
 
 
 class _Convolution:
-    """One layer of all networks: a 5×5 convolution, a rectifier and 2×2 pooling."""
+    """One layer of all networks: a 5×5 convolution, a rectifier and 2×2 pooling.
+
+    See `fedegoists.learning.cnn_kernels` for windows and wide weights.
+    """
 
     def __init__(
         self, parts: dict[str, Tensor], name: str, side: int, rectified: bool, number: torch.dtype
     ) -> None:
-        weight = parts[f"{name}.weight"]
+        from fedegoists.learning.cnn_kernels import widen
+
+        weight, self.name = parts[f"{name}.weight"], name
+        self.bias = parts[f"{name}.bias"]
         self.count, self.outputs, self.colours = weight.shape[:3]
         # A pixel is padded to a power of two of numbers, so that it can be read as a whole.
         self.inputs = _power(self.colours)
         self.side, self.half, self.rectified, self.number = side, side // 2 - 2, rectified, number
-        self.bias = parts[f"{name}.bias"].contiguous()
-        # Each of the five rows of a patch is padded to whole chunks for tensor cores.
-        self.chunk = 32 if 5 * self.inputs < 32 or 5 * self.inputs % 32 == 0 else 16
-        self.row = -(-5 * self.inputs // self.chunk) * self.chunk
-        pixels = weight.permute(0, 3, 4, 2, 1).to(number)
-        padding = (0, 0, 0, self.inputs - self.colours, 0, self.row // self.inputs - 5)
-        if any(padding):
-            pixels = nn.functional.pad(pixels, padding)
-        self.weight = pixels.contiguous()
+        # A patch is padded to whole chunks for tensor cores.
+        self.numbers = -(-36 * self.inputs // CHUNK) * CHUNK
+        self.wide = weight.new_empty((self.count, self.numbers, 4, self.outputs), dtype=number)
         self.shape = (number, self.inputs, self.outputs)
-
-    def _strides(self, flat: bool) -> dict[str, int]:
-        """Return the memory order of results: pixels of channels, or PyTorch's flat order."""
-        pixels = self.half**2
-        pixel, channel = (1, pixels) if flat else (self.outputs, 1)
-        return {"PIXEL_STRIDE": pixel, "CHANNEL_STRIDE": channel, "RECTIFIED": self.rectified}
+        grid = (-(-self.numbers * 4 * self.outputs // BLOCK), self.count)
+        widen[grid](
+            weight, self.wide, weight.stride(0), COLOURS=self.colours, INPUTS=self.inputs,
+            OUTPUTS=self.outputs, NUMBERS=self.numbers, BLOCK=BLOCK,
+        )  # fmt: skip
 
     def forward(self, x: Tensor, *, flat: bool = False) -> tuple[Tensor, Tensor]:
         """Return pooled results, flat with 32 bits or as pixels, and the winning pixels."""
         from fedegoists.learning.cnn_kernels import pooled_convolution
 
-        batch, size = x.shape[1], self.half**2 * self.outputs
+        batch, pixels = x.shape[1], self.half**2
         shape = (self.count, batch, self.half, self.half, self.outputs)
         number = torch.float32 if flat else self.number
-        out = x.new_empty((self.count, batch, size) if flat else shape, dtype=number)
+        out = x.new_empty((*shape[:2], pixels * self.outputs) if flat else shape, dtype=number)
         winner = x.new_empty(shape, dtype=torch.uint8)
+        # The memory order of results: pixels of channels, or PyTorch's flat order.
+        pixel, channel = (1, pixels) if flat else (self.outputs, 1)
         tile, tuning = FORWARD[self.shape]
-        grid = (-(-batch * self.half**2 // tile), self.count)
+        grid = (-(-batch * pixels // tile), self.count)
         pooled_convolution[grid](
-            x, self.weight, self.bias, out, winner, batch,
-            SIDE=self.side, INPUTS=self.inputs, OUTPUTS=self.outputs, ROW=self.row,
-            CHUNK=self.chunk, TILE=tile, **self._strides(flat), **tuning,
+            x, self.wide, self.bias, out, winner, batch, self.bias.stride(0),
+            SIDE=self.side, INPUTS=self.inputs, OUTPUTS=self.outputs, NUMBERS=self.numbers,
+            CHUNK=CHUNK, TILE=tile, PIXEL_STRIDE=pixel, CHANNEL_STRIDE=channel,
+            RECTIFIED=self.rectified, **tuning,
         )  # fmt: skip
         return out, winner
 
-    def unpooled(
-        self, gradient: Tensor, winner: Tensor, pooled: Tensor, *, flat: bool = False
-    ) -> Tensor:
-        """Return the gradient before pooling."""
-        from fedegoists.learning.cnn_kernels import unpool
+    def laid_out(self, gradient: Tensor, pooled: Tensor) -> Tensor:
+        """Return a flat gradient of pooled results as pixels of channels, through the rectifier."""
+        from fedegoists.learning.cnn_kernels import lay_out
 
-        count, batch = gradient.shape[:2]
-        side = 2 * self.half
-        full = gradient.new_empty((count, batch, side, side, self.outputs), dtype=self.number)
-        block = 1024
-        grid = (count * batch, -(-(self.half**2) * self.outputs // block))
-        unpool[grid](
-            gradient, winner, pooled, full,
-            HALF=self.half, OUTPUTS=self.outputs, BLOCK=block, **self._strides(flat),
+        pixels, images = self.half**2, gradient.shape[:2]
+        found = gradient.new_empty((*images, pixels, self.outputs), dtype=self.number)
+        lay_out[(images.numel(), -(-pixels * self.outputs // BLOCK))](
+            gradient, pooled, found,
+            PIXELS=pixels, OUTPUTS=self.outputs, RECTIFIED=self.rectified, BLOCK=BLOCK,
         )  # fmt: skip
-        return full
+        return found
 
-    def backward(self, x: Tensor, full: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the gradients of the weights, in PyTorch's order, and of the biases."""
-        from fedegoists.learning.cnn_kernels import convolution_weights
+    def backward(
+        self, x: Tensor, gradient: Tensor, winner: Tensor, found: dict[str, Tensor]
+    ) -> None:
+        """Write the gradients of the weights and the biases."""
+        from fedegoists.learning.cnn_kernels import convolution_weights, narrow
 
         batch = x.shape[1]
         tile, tuning = WEIGHTS[self.shape]
-        numbers = 25 * self.inputs
-        width = tuning.get("WIDTH", min(_power(numbers), ACCUMULATORS // self.outputs))
-        parts = -(-numbers // width)
-        pixels = batch * (2 * self.half) ** 2
-        splits = max(1, min(PROGRAMS // (self.count * parts), pixels // (16 * tile)))
-        tiles = -(-pixels // (splits * tile))
-        weights = x.new_empty(self.count, splits, parts * width, self.outputs, dtype=torch.float32)
+        width = tuning["WIDTH"]
+        parts = -(-self.numbers // width)
+        windows = batch * self.half**2
+        most = max(1, min(PROGRAMS // (self.count * parts), windows // (16 * tile)))
+        # A power of two, so that few programs are compiled for all numbers of networks.
+        splits = 1 << (most.bit_length() - 1)
+        tiles = -(-windows // (splits * tile))
+        wide = x.new_empty(self.count, splits, parts * width, 4, self.outputs, dtype=torch.float32)
         bias = x.new_empty(self.count, splits, self.outputs, dtype=torch.float32)
         convolution_weights[(parts * splits, self.count)](
-            x, full, weights, bias, batch,
+            x, gradient, winner, wide, bias, batch,
             SIDE=self.side, INPUTS=self.inputs, OUTPUTS=self.outputs,
-            PARTS=parts, TILE=tile, TILES=tiles, **{**tuning, "WIDTH": width},
+            PARTS=parts, TILE=tile, TILES=tiles, **tuning,
         )  # fmt: skip
-        # The programs' partial sums are added, and the padding is cut off.
-        rows = (weights[:, 0] if splits == 1 else weights.sum(1))[:, :numbers]
-        rows = rows.reshape(self.count, 5, 5, self.inputs, self.outputs)[:, :, :, : self.colours]
-        return rows.permute(0, 4, 3, 1, 2), bias.sum(1)
+        weight = found[f"{self.name}.weight"]
+        narrow[(-(-25 * self.colours * self.outputs // BLOCK), self.count)](
+            wide, bias, weight, found[f"{self.name}.bias"], weight.stride(0),
+            COLOURS=self.colours, INPUTS=self.inputs, OUTPUTS=self.outputs,
+            NUMBERS=parts * width, SPLITS=splits, BLOCK=BLOCK,
+        )  # fmt: skip
 
-    def back_to_inputs(self, full: Tensor) -> Tensor:
-        """Return the gradient of the convolution's inputs."""
+    def back_to_inputs(self, gradient: Tensor, winner: Tensor, x: Tensor) -> Tensor:
+        """Return the gradient of the convolution's inputs, through the rectifier before them."""
         from fedegoists.learning.cnn_kernels import convolution_inputs
 
-        batch = full.shape[1]
+        batch = x.shape[1]
         tile, tuning = INPUTS[self.shape]
-        gradient = full.new_empty(self.count, batch, self.side, self.side, self.inputs)
-        grid = (-(-batch * self.side**2 // tile), self.count)
+        found = torch.empty_like(x)
+        grid = (-(-batch * (self.side // 2) ** 2 // tile), self.count)
         convolution_inputs[grid](
-            full, self.weight, gradient, batch,
-            SIDE=self.side, INPUTS=self.inputs, OUTPUTS=self.outputs, ROW=self.row,
-            TILE=tile, **tuning,
+            gradient, winner, self.wide, x, found, batch,
+            SIDE=self.side, INPUTS=self.inputs, OUTPUTS=self.outputs, NUMBERS=self.numbers,
+            RECTIFIED=self.rectified, TILE=tile, **tuning,
         )  # fmt: skip
-        return gradient
+        return found
 
 
 def _power(number: int) -> int:
