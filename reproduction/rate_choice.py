@@ -13,8 +13,9 @@ most of all at rates at which the metric jumps. There the number of rounds is ch
 the rate, one number for all participants and repetitions.
 
 In corrected tables (`revision` 2) three repetitions decide that no table shows, 10 to 12, for all
-data, and each β has a choice of its own. Then two other settings of the row are tried at the best rate, of one parameter or of two, or
-two more rates for methods without a parameter: as many trials for all.
+data, and each β has a choice of its own. Then two other settings of the row are tried at the best
+rate, of one parameter or of two, or two more rates for methods without a parameter: as many trials
+for all.
 
 On images, the score of a trial is the better of its validation metrics before and after
 fine-tuning, where the method has both rows, which share the choice.
