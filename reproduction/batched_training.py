@@ -62,6 +62,8 @@ class GroupSettings:
         Most silos trained at once; a fifth of them for methods that need much memory.
     stop : function to bool
         Called between rounds; training stops when it returns true.
+    wait : bool
+        Whether to wait while other processes train all that is left, for what depends on it.
     """
 
     out: Path
@@ -71,6 +73,7 @@ class GroupSettings:
     bf16: bool = False
     stop: Callable[[], bool] = field(default=lambda: False)
     observers: tuple[Observer, ...] = ()
+    wait: bool = True
 
 
 @dataclass(frozen=True)

@@ -133,6 +133,8 @@ class _Worker:
             # A later table is for processes that find nothing to do in the earlier ones, where
             # others choose the rates of what is left.
             if not any(self.train_some(table) for table in tables):
+                if not self.settings.wait:
+                    return
                 self._go_on()
                 self.progress.waits()
                 time.sleep(WAIT)

@@ -98,6 +98,13 @@ def tables_command(
         float | None,
         typer.Option(min=0, help="Stop between rounds after this number of seconds."),
     ] = None,
+    wait: Annotated[
+        bool,
+        typer.Option(
+            "--wait/--no-wait",
+            help="Whether to wait while other processes train all that is left.",
+        ),
+    ] = True,
     stack: Annotated[
         int, typer.Option(min=1, help="Most silos trained at once; more need more memory.")
     ] = 250,
@@ -116,7 +123,7 @@ def tables_command(
     def stop() -> bool:
         return time_limit is not None and time.monotonic() - began >= time_limit
 
-    settings = GroupSettings(out, data_dir, device, stack, bf16, stop)
+    settings = GroupSettings(out, data_dir, device, stack, bf16, stop, wait=wait)
     if cell is not None:
         _train_again(cell, settings)
         return

@@ -257,3 +257,14 @@ def test_processes_share_a_table(tmp_path):
     one, other = CellStore(alone), CellStore(together)
     for _, cell in cells_of(table, plan):
         assert one.get(cell).test == other.get(cell).test
+
+
+def test_without_waiting_a_process_leaves_what_others_are_at(tmp_path):
+    table = small(TABLES["table7"], ("local",))
+    (only,) = grouped([cell for _, cell in cells_of(table, QUICK)], 250)
+    waited = []
+    progress = GroupProgress(waits=lambda: waited.append(1))
+    with claimed(tmp_path, only.kind):
+        left = reproduce([table], QUICK, GroupSettings(tmp_path, wait=False), progress=progress)
+    assert [cell.variant.method for cell in left] == ["local"]
+    assert waited == []
