@@ -174,7 +174,7 @@ class Job:
     def values(self) -> Values:
         """Return the present tuning."""
         tile, options = self.table[self.shape]
-        return {"TILE": tile, "num_stages": 3, **options}
+        return {"TILE": tile, "num_stages": stacked_cnn.STAGES, **options}
 
     def candidates(self) -> list[Values]:
         """Return the present tuning, and all that could fit into registers."""

@@ -87,9 +87,25 @@ print("the same")
 """
 
 
-@pytest.mark.skipif(
+needs_triton = pytest.mark.skipif(
     importlib.util.find_spec("triton") is None, reason="triton comes with PyTorch for GPUs only"
 )
+
+
+def in_interpreter(program: str) -> str:
+    """Return what a program prints; the interpreter is chosen when Triton is imported."""
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, "TRITON_INTERPRET": "1"},
+        capture_output=True,
+        text=True,
+        timeout=600,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@needs_triton
 @pytest.mark.parametrize(
     ("name", "weighted", "bf16", "batch"),
     [
@@ -102,16 +118,8 @@ print("the same")
     ],
 )
 def test_kernels_give_what_vmap_gives(name, weighted, bf16, batch):
-    # The interpreter is chosen when Triton is imported, so in a process of its own.
     check = CHECK.format(name=name, weighted=weighted, bf16=bf16, batch=batch)
-    done = subprocess.run(
-        [sys.executable, "-c", check],
-        env={**os.environ, "TRITON_INTERPRET": "1"},
-        capture_output=True,
-        text=True,
-        timeout=600,
-    )
-    assert done.stdout.endswith("the same\n"), done.stderr
+    assert in_interpreter(check).endswith("the same\n")
 
 
 DESCENT = """
@@ -130,15 +138,36 @@ print("the same")
 """
 
 
-@pytest.mark.skipif(
-    importlib.util.find_spec("triton") is None, reason="triton comes with PyTorch for GPUs only"
-)
+@needs_triton
 def test_descent_in_one_kernel_is_descent_with_momentum_and_decay():
-    done = subprocess.run(
-        [sys.executable, "-c", DESCENT],
-        env={**os.environ, "TRITON_INTERPRET": "1"},
-        capture_output=True,
-        text=True,
-        timeout=600,
-    )
-    assert done.stdout.endswith("the same\n"), done.stderr
+    assert in_interpreter(DESCENT).endswith("the same\n")
+
+
+SMALL = """
+from triton.runtime.errors import OutOfResources
+from fedegoists.learning.stacked_cnn import _launch
+
+class Kernel:
+    def __getitem__(self, grid):
+        return lambda *given, num_stages, **options: self.run(num_stages)
+
+    def run(self, stages):
+        tried.append(stages)
+        if stages > most:
+            raise OutOfResources(stages, most, "shared memory")
+
+for most, wanted in ((3, [3]), (2, [3, 2]), (1, [3, 2, 1])):
+    tried = []
+    _launch(Kernel(), (1, 1), {"num_warps": 4})
+    assert tried == wanted, tried
+most = 0
+try:
+    _launch(Kernel(), (1, 1), {"num_stages": 2})
+except OutOfResources:
+    print("the same")
+"""
+
+
+@needs_triton
+def test_a_smaller_gpu_has_fewer_stages():
+    assert in_interpreter(SMALL).endswith("the same\n")

@@ -3,6 +3,7 @@
 import importlib.util
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -13,6 +14,8 @@ from fedegoists.learning.parameters import ParameterSchema
 SIDE = 32
 BLOCK = 1024
 """Numbers that one program of a kernel copies."""
+STAGES = 3
+"""Parts of a kernel's loop that are read ahead, unless its tuning says so."""
 CHUNK = 32
 """Numbers of a patch that are multiplied at once."""
 PROGRAMS = 1000
@@ -22,33 +25,34 @@ Shape = tuple[torch.dtype, int, int]
 """Type of the numbers, and how many of them a pixel has before and after a convolution."""
 Tuning = tuple[int, dict[str, int]]
 """Windows that a program computes at once, and options of its compilation."""
-# The fastest of the tunings that `benchmarks.bench_kernels --sweep` tried on an H200.
+# The fastest of the tunings that `benchmarks.bench_kernels --sweep` tried on an H200; PFLlib's
+# network with 32 bits was not among them.
 FORWARD: dict[Shape, Tuning] = {
     (torch.bfloat16, 4, 16): (256, {"num_warps": 4}),
     (torch.bfloat16, 16, 32): (128, {"num_warps": 4}),
-    (torch.float32, 4, 16): (64, {"num_warps": 4}),
-    (torch.float32, 16, 32): (64, {"num_warps": 4}),
+    (torch.float32, 4, 16): (128, {"num_warps": 2}),
+    (torch.float32, 16, 32): (64, {"num_warps": 2}),
     (torch.bfloat16, 4, 32): (128, {"num_warps": 4}),
     (torch.bfloat16, 32, 64): (64, {"num_warps": 4}),
-    (torch.float32, 4, 32): (64, {"num_warps": 4}),
-    (torch.float32, 32, 64): (32, {"num_warps": 4}),
+    (torch.float32, 4, 32): (64, {"num_warps": 2}),
+    (torch.float32, 32, 64): (32, {"num_warps": 2}),
 }
 # A WIDTH is the numbers of a patch in one part of the work; see `_Convolution`.
 WEIGHTS: dict[Shape, Tuning] = {
     (torch.bfloat16, 4, 16): (64, {"num_warps": 4, "WIDTH": 256}),
     (torch.bfloat16, 16, 32): (128, {"num_warps": 4, "num_stages": 2, "WIDTH": 128}),
-    (torch.float32, 4, 16): (32, {"num_warps": 4, "WIDTH": 64}),
-    (torch.float32, 16, 32): (32, {"num_warps": 4, "WIDTH": 64}),
+    (torch.float32, 4, 16): (32, {"num_warps": 2, "WIDTH": 64}),
+    (torch.float32, 16, 32): (32, {"num_warps": 2, "WIDTH": 64}),
     (torch.bfloat16, 4, 32): (256, {"num_warps": 4, "num_stages": 2, "WIDTH": 64}),
     (torch.bfloat16, 32, 64): (128, {"num_warps": 8, "WIDTH": 128}),
-    (torch.float32, 4, 32): (32, {"num_warps": 4, "WIDTH": 64}),
-    (torch.float32, 32, 64): (32, {"num_warps": 4, "WIDTH": 64}),
+    (torch.float32, 4, 32): (32, {"num_warps": 2, "WIDTH": 64}),
+    (torch.float32, 32, 64): (32, {"num_warps": 2, "WIDTH": 32}),
 }
 INPUTS: dict[Shape, Tuning] = {
     (torch.bfloat16, 16, 32): (128, {"num_warps": 4}),
     (torch.float32, 16, 32): (64, {"num_warps": 4}),
     (torch.bfloat16, 32, 64): (128, {"num_warps": 8, "num_stages": 2}),
-    (torch.float32, 32, 64): (32, {"num_warps": 4}),
+    (torch.float32, 32, 64): (32, {"num_warps": 8, "num_stages": 1}),
 }
 
 
@@ -223,11 +227,12 @@ class _Convolution:
         pixel, channel = (1, pixels) if flat else (self.outputs, 1)
         tile, tuning = FORWARD[self.shape]
         grid = (-(-batch * pixels // tile), self.count)
-        pooled_convolution[grid](
+        _launch(
+            pooled_convolution, grid, tuning,
             x, self.wide, self.bias, out, winner, batch, self.bias.stride(0),
             SIDE=self.side, INPUTS=self.inputs, OUTPUTS=self.outputs, NUMBERS=self.numbers,
             CHUNK=CHUNK, TILE=tile, PIXEL_STRIDE=pixel, CHANNEL_STRIDE=channel,
-            RECTIFIED=self.rectified, **tuning,
+            RECTIFIED=self.rectified,
         )  # fmt: skip
         return out, winner
 
@@ -260,10 +265,11 @@ class _Convolution:
         tiles = -(-windows // (splits * tile))
         wide = x.new_empty(self.count, splits, parts * width, 4, self.outputs, dtype=torch.float32)
         bias = x.new_empty(self.count, splits, self.outputs, dtype=torch.float32)
-        convolution_weights[(parts * splits, self.count)](
+        _launch(
+            convolution_weights, (parts * splits, self.count), tuning,
             x, gradient, winner, wide, bias, batch,
             SIDE=self.side, INPUTS=self.inputs, OUTPUTS=self.outputs,
-            PARTS=parts, TILE=tile, TILES=tiles, **tuning,
+            PARTS=parts, TILE=tile, TILES=tiles,
         )  # fmt: skip
         weight = found[f"{self.name}.weight"]
         narrow[(-(-25 * self.colours * self.outputs // BLOCK), self.count)](
@@ -280,12 +286,28 @@ class _Convolution:
         tile, tuning = INPUTS[self.shape]
         found = torch.empty_like(x)
         grid = (-(-batch * (self.side // 2) ** 2 // tile), self.count)
-        convolution_inputs[grid](
+        _launch(
+            convolution_inputs, grid, tuning,
             gradient, winner, self.wide, x, found, batch,
             SIDE=self.side, INPUTS=self.inputs, OUTPUTS=self.outputs, NUMBERS=self.numbers,
-            RECTIFIED=self.rectified, TILE=tile, **tuning,
+            RECTIFIED=self.rectified, TILE=tile,
         )  # fmt: skip
         return found
+
+
+def _launch(
+    kernel: Any, grid: tuple[int, int], tuning: dict[str, int], *given: object, **constants: object
+) -> None:
+    """Run a kernel; with fewer stages where the GPU has too little memory for its tuning."""
+    from triton.runtime.errors import OutOfResources
+
+    for stages in range(tuning.get("num_stages", STAGES), 0, -1):
+        try:
+            kernel[grid](*given, **constants, **{**tuning, "num_stages": stages})
+            return
+        except OutOfResources:
+            if stages == 1:
+                raise
 
 
 def _power(number: int) -> int:
