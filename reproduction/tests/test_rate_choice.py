@@ -455,27 +455,3 @@ def test_images_decide_with_and_without_fine_tuning(tmp_path):
     assert decided == {(name, repetition) for name in rows for repetition in (10, 11, 12)}
     chosen = {"local": 1.0, **dict.fromkeys(rows[1:3], 0.5), **dict.fromkeys(rows[3:], 2.0)}
     assert chosen_rates(table, plan, store) == {"cifar10 pathological": chosen}
-
-
-def test_each_beta_of_corrected_tables_has_a_choice_of_its_own(tmp_path):
-    """And the same β has the same choice in all tables; before the corrections 0.5 decided."""
-    table, plan, store = (
-        small(TABLES["table5-corrected"], ("local",), 3),
-        Plan(),
-        CellStore(tmp_path),
-    )
-    best = {0.01: 0.5, 0.1: 1.0, 0.5: 2.0}
-    while missing := store.missing(deciding_cells([table], plan, store)):
-        for cell in missing:
-            far = abs(math.log2(cell.factor / best[dict(cell.scenario.options)["beta"]]))
-            store.put(cell, result(test=0.1, validation=1 / (1 + far)))
-    rates = {f"cifar10 dirichlet{end}": {"local": rate}
-             for end, rate in ((" 0.01", 0.5), (" 0.1", 1.0), ("", 2.0))}  # fmt: skip
-    assert chosen_rates(table, plan, store) == rates
-    for _, cell, rated in at_chosen_rates(table, plan, store):
-        assert rated.factor == best[dict(cell.scenario.options)["beta"]]
-    before = small(TABLES["table5"], ("local",), 3)
-    decided = {
-        dict(cell.scenario.options)["beta"] for cell in deciding_cells([before], plan, store)
-    }
-    assert decided == {0.5}
