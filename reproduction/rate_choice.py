@@ -13,9 +13,8 @@ most of all at rates at which the metric jumps. There the number of rounds is ch
 the rate, one number for all participants and repetitions.
 
 In corrected tables (`revision` 2) three repetitions decide that no table shows, 10 to 12, for all
-data, and each β has a choice of its own. Then two other settings of the row are tried at the best
-rate, of one parameter or of two, or two more rates for methods without a parameter: as many trials
-for all.
+data. Then two other settings of the row are tried at the best rate, of one parameter or of two, or
+two more rates for methods without a parameter: as many trials for all.
 
 On images, the score of a trial is the better of its validation metrics before and after
 fine-tuning, where the method has both rows, which share the choice.
@@ -65,7 +64,7 @@ FACTORS = (1.0, 0.5, 2.0)
 LEAST, MOST = 1 / 16, 16.0
 """The smallest and largest factors that are tried."""
 COMPETITION, BETA = "0.2", 0.5
-"""The scenario in which images decide; in corrected tables, each β decides for itself."""
+"""The scenario in which images decide."""
 ALL_FACTORS = (1.0, 0.5, 2.0, 0.25, 4.0, 8.0, 16.0)
 """The factors tried on synthetic data."""
 
@@ -258,10 +257,7 @@ def preferred_company(
 
 
 def _where(cell: Cell) -> str:
-    """Return for what a choice is: the data set, the partition, and a β that has its own choice."""
-    beta = dict(cell.scenario.options).get("beta", BETA)
-    own = f" {beta:g}" if cell.revision > 1 and beta != BETA else ""
-    return f"{cell.scenario.data} {cell.scenario.partition}{own}".strip()
+    return f"{cell.scenario.data} {cell.scenario.partition}".strip()
 
 
 def deciding_cells(tables: Iterable[ReproducedTable], plan: Plan, store: CellStore) -> list[Cell]:
@@ -286,11 +282,11 @@ def _deciding(cell: Cell, number: int) -> Deciding:
     if cell.revision > 1:
         repetitions = range(DECIDING[0], DECIDING[-1] + 1)
     if _is_image(cell):
+        options = tuple(
+            (name, BETA if name == "beta" else value) for name, value in scenario.options
+        )
         rivals = COMPETITION if scenario.competition else ""
-        scenario = replace(scenario, competition=rivals)
-        if cell.revision == 1 and "beta" in dict(scenario.options):
-            options = {**dict(scenario.options), "beta": BETA}
-            scenario = replace(scenario, options=tuple(options.items()))
+        scenario = replace(scenario, options=options, competition=rivals)
         repetitions = repetitions if cell.revision > 1 else range(1)
     variant = cell.variant.base if cell.revision > 1 else cell.variant.chooser
     variants = [variant]
