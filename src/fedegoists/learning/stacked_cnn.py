@@ -25,8 +25,10 @@ Shape = tuple[torch.dtype, int, int]
 """Type of the numbers, and how many of them a pixel has before and after a convolution."""
 Tuning = tuple[int, dict[str, int]]
 """Windows that a program computes at once, and options of its compilation."""
-# The fastest of the tunings that `benchmarks.bench_kernels --sweep` tried on an H200; PFLlib's
-# network with 32 bits was not among them.
+# Of the tunings that `benchmarks.bench_kernels --sweep` tried on an H200, those near the fastest
+# that need less than 80 KB of shared memory. Some that need twice as much are up to 15 % faster
+# alone; with these, PFLlib's network was an order of magnitude slower beside 13 other processes,
+# probably because a kernel has to wait until so much is free in one multiprocessor.
 FORWARD: dict[Shape, Tuning] = {
     (torch.bfloat16, 4, 16): (256, {"num_warps": 4}),
     (torch.bfloat16, 16, 32): (128, {"num_warps": 4}),
@@ -39,20 +41,20 @@ FORWARD: dict[Shape, Tuning] = {
 }
 # A WIDTH is the numbers of a patch in one part of the work; see `_Convolution`.
 WEIGHTS: dict[Shape, Tuning] = {
-    (torch.bfloat16, 4, 16): (64, {"num_warps": 4, "WIDTH": 256}),
-    (torch.bfloat16, 16, 32): (128, {"num_warps": 4, "num_stages": 2, "WIDTH": 128}),
+    (torch.bfloat16, 4, 16): (64, {"num_warps": 4, "WIDTH": 64}),
+    (torch.bfloat16, 16, 32): (64, {"num_warps": 4, "WIDTH": 64}),
     (torch.float32, 4, 16): (32, {"num_warps": 2, "WIDTH": 64}),
     (torch.float32, 16, 32): (32, {"num_warps": 2, "WIDTH": 64}),
-    (torch.bfloat16, 4, 32): (256, {"num_warps": 4, "num_stages": 2, "WIDTH": 64}),
-    (torch.bfloat16, 32, 64): (128, {"num_warps": 8, "WIDTH": 128}),
+    (torch.bfloat16, 4, 32): (128, {"num_warps": 4, "num_stages": 2, "WIDTH": 64}),
+    (torch.bfloat16, 32, 64): (64, {"num_warps": 4, "WIDTH": 64}),
     (torch.float32, 4, 32): (32, {"num_warps": 2, "WIDTH": 64}),
     (torch.float32, 32, 64): (32, {"num_warps": 2, "WIDTH": 32}),
 }
 INPUTS: dict[Shape, Tuning] = {
     (torch.bfloat16, 16, 32): (128, {"num_warps": 4}),
-    (torch.float32, 16, 32): (64, {"num_warps": 4}),
-    (torch.bfloat16, 32, 64): (128, {"num_warps": 8, "num_stages": 2}),
-    (torch.float32, 32, 64): (32, {"num_warps": 8, "num_stages": 1}),
+    (torch.float32, 16, 32): (64, {"num_warps": 4, "num_stages": 2}),
+    (torch.bfloat16, 32, 64): (128, {"num_warps": 8, "num_stages": 1}),
+    (torch.float32, 32, 64): (64, {"num_warps": 8, "num_stages": 1}),
 }
 
 
