@@ -231,8 +231,8 @@ def test_a_shift_that_does_not_fit_is_a_failure(shift, reason):
 @pytest.mark.parametrize(
     ("name", "options", "width"), [("cifar10-cnn", {}, 84), ("pfllib-cnn", {"outputs": 10}, 512)]
 )
-def test_kernels_made_for_a_network_are_not_used_for_its_copy(monkeypatch, name, options, width):
-    """They would not know of the terms."""
+def test_kernels_made_for_a_network_know_the_terms_of_its_copy(monkeypatch, name, options, width):
+    """And are not used where something else is added to the loss, of which they do not know."""
     monkeypatch.setattr(StackedCNN, "suits", lambda _: True)
     data = silos("cifar10-cnn")
     network = Network(build_model(name, 0, **options), TASKS["classification"])
@@ -241,4 +241,6 @@ def test_kernels_made_for_a_network_are_not_used_for_its_copy(monkeypatch, name,
     terms = LocalTerms(representation=Representation(shift=torch.zeros(width)))
     request = Train(parameters=network.schema.drawn(0), settings=SETTINGS, terms=terms)
     copy = Represented(network).network_for(request)
+    assert StackedNetwork(copy, pool)._cnn is not None
+    copy.mean_strength = None
     assert StackedNetwork(copy, pool)._cnn is None

@@ -122,6 +122,67 @@ def test_kernels_give_what_vmap_gives(name, weighted, bf16, batch):
     assert in_interpreter(check).endswith("the same\n")
 
 
+HELD = """
+import torch
+from torch.func import grad_and_value, vmap
+from fedegoists.federation.representations import Represented
+from fedegoists.federation.requests import LocalTerms, Representation, Train, TrainSettings
+from fedegoists.learning.models import build_model
+from fedegoists.learning.network import Network
+from fedegoists.learning.stacked_cnn import StackedCNN
+from fedegoists.learning.task import TASKS
+
+model = build_model("cifar10-cnn", 0)
+rng = torch.Generator().manual_seed(4)
+terms = {{
+    "shift": torch.randn(84, generator=rng),
+    "mean": torch.randn(84, generator=rng),
+    "centres": torch.randn(10, 84, generator=rng),
+    "pulls": torch.rand(10, generator=rng),
+}}
+given = {{name: terms[name] for name in {names}}}
+within = Representation(**given, strength=0.7)
+network = Represented(Network(model, TASKS["classification"])).network_for(
+    Train(parameters=torch.zeros(1), settings=TrainSettings(steps=1), seed=0,
+          terms=LocalTerms(representation=within))
+)
+schema = network.schema
+start = Network(model, TASKS["classification"]).schema.flatten(dict(model.named_parameters()))
+vectors = [one.reshape(-1) for one in within.tensors.values()]
+rows = torch.stack([torch.cat([factor * start, *vectors]) for factor in (1.0, 1.1)]).detach()
+pool = torch.randint(0, 256, (20, 32, 32, 3), dtype=torch.uint8, generator=rng)
+positions = torch.randint(0, 20, (2, 3), generator=rng)
+targets = torch.randint(0, 10, (2, 3), generator=rng)
+weights, plain = torch.rand(2, 2, 3, generator=rng) if {weighted} else (None, None)
+cnn = StackedCNN(model, schema, mean_strength=network.mean_strength)
+images = cnn.images(pool, positions)
+ours = cnn.gradients(rows, images, targets, weights, plain)
+still = [name for name in schema.names if name.startswith("representation") and "shift" not in name]
+for row in range(2):
+
+    def loss(vector):
+        inputs = ((pool[positions[row]].float() / 127.5 - 1).movedim(-1, -3),)
+        own = [None if one is None else one[row] for one in (weights, plain)]
+        return network.loss(schema.unflatten(vector), inputs, targets[row], own[0], plain=own[1])
+
+    gradient, value = grad_and_value(loss)(rows[row])
+    wanted = dict(schema.unflatten(gradient))
+    for name, found in schema.unflatten(ours[0][row]).items():
+        expected = torch.zeros_like(found) if name in still else wanted[name]
+        torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-6)
+    torch.testing.assert_close(ours[1][row], value)
+print("the same")
+"""
+
+
+@needs_triton
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("names", [("shift", "mean"), ("centres", "pulls")])
+def test_terms_about_representations_are_those_of_the_changed_network(names, weighted):
+    check = HELD.format(names=names, weighted=weighted)
+    assert in_interpreter(check).endswith("the same\n")
+
+
 DESCENT = """
 import torch
 from fedegoists.federation.stacked_tensors import descend_at_once

@@ -15,11 +15,8 @@ from fedegoists.errors import SettingsError
 from fedegoists.federation.replies import Trained
 from fedegoists.federation.requests import Representation, Train
 from fedegoists.learning.model_registry import OUTPUT_LAYER
-from fedegoists.learning.network import Network
+from fedegoists.learning.network import VECTORS, Network
 from fedegoists.learning.seeded_dropout import seed_dropouts
-
-PREFIX = "representation_"
-"""Of the names of these parameters."""
 
 
 class Represented:
@@ -58,7 +55,7 @@ def with_vectors(request: Train) -> Train:
     """Return the request in which the vectors of such terms follow the model's parameters."""
     within, terms = _terms(request), request.terms
     assert terms is not None
-    still = tuple(f"{PREFIX}{name}" for name in within.tensors if name != "shift")
+    still = tuple(f"{VECTORS}{name}" for name in within.tensors if name != "shift")
     changed = terms.model_copy(
         update={
             "representation": None,
@@ -94,8 +91,8 @@ def _copy(network: Network, within: Representation) -> Network:
     _check_shapes(within, layer, found)
     for name, vector in within.tensors.items():
         zeros = torch.zeros(vector.shape, device=layer.weight.device)
-        found.model.register_parameter(f"{PREFIX}{name}", nn.Parameter(zeros))
-        names, shapes = (*schema.names, f"{PREFIX}{name}"), (*schema.shapes, tuple(vector.shape))
+        found.model.register_parameter(f"{VECTORS}{name}", nn.Parameter(zeros))
+        names, shapes = (*schema.names, f"{VECTORS}{name}"), (*schema.shapes, tuple(vector.shape))
         schema = replace(schema, names=names, shapes=shapes)
     found.schema = schema
     seen: list[tuple[Tensor, dict[str, Tensor]]] = []
@@ -107,7 +104,7 @@ def _copy(network: Network, within: Representation) -> Network:
                 "and a representation is a vector; use another method"
             )
         # Inside a functional call, these are the tensors that it was given.
-        given = {name: getattr(found.model, f"{PREFIX}{name}") for name in within.tensors}
+        given = {name: getattr(found.model, f"{VECTORS}{name}") for name in within.tensors}
         seen[:] = [(inputs[0], given)]
         return (inputs[0] + given["shift"], *inputs[1:]) if "shift" in given else inputs
 
@@ -132,7 +129,7 @@ def _copy(network: Network, within: Representation) -> Network:
         return total
 
     layer.register_forward_pre_hook(changed)
-    found.added = added
+    found.added, found.mean_strength = added, within.strength
     return found
 
 

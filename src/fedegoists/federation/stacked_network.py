@@ -38,10 +38,12 @@ class StackedNetwork:
         self._at_once = side_by_side if beside else _vmapped
         self._recent: tuple[Tensor, Tensor, dict[str, Tensor]] | None = None
         self._cnn: StackedCNN | None = None
-        model, plain = network.model, network.added is None
+        model = network.model
+        known = network.added is None or network.mean_strength is not None
         # Kernels made for such networks are faster than `vmap`.
-        if isinstance(model, StackedCNN.MODELS) and plain and StackedCNN.suits(pool.inputs[0]):
-            self._cnn = StackedCNN(model, network.schema, bf16=bf16)
+        if isinstance(model, StackedCNN.MODELS) and known and StackedCNN.suits(pool.inputs[0]):
+            strength = network.mean_strength or 0.0
+            self._cnn = StackedCNN(model, network.schema, bf16=bf16, mean_strength=strength)
         # Kernels need a quarter of the memory, with 16 channels.
         self.per_pass = PER_PASS if self._cnn is None else 64 * PER_PASS // self._cnn.channels
 
@@ -77,7 +79,7 @@ class StackedNetwork:
             weights, factors = weighted(weights, factors), None
         if self._cnn is not None and clip is None:
             images = self._cnn.images(pool.inputs[0], plan, draws)
-            return self._cnn.gradients(parameters, images, targets, weights)
+            return self._cnn.gradients(parameters, images, targets, weights, plain)
 
         def of_one(
             vector: Tensor,

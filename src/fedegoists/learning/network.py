@@ -30,6 +30,8 @@ from fedegoists.learning.seeded_dropout import seed_dropouts
 from fedegoists.learning.task import Task
 
 Inputs = tuple[Tensor, ...]
+VECTORS = "representation_"
+"""Begins the names of vectors about representations, where these are parameters of a network."""
 Mode = Literal["training", "evaluation", "statistics"]
 
 
@@ -65,9 +67,14 @@ class Network:
         Returns what is added to the loss of a batch, from its targets and the weights of its
         samples if they have any, with and without those of their classes; where the module was
         changed to tell it.
+    mean_strength : float, optional
+        How strongly means of representations are held, where all that is added to the loss is about
+        vectors of representations, which are parameters then: see
+        `fedegoists.federation.representations`.
     """
 
     added: Callable[[Tensor, Tensor | None, Tensor | None], Tensor] | None = None
+    mean_strength: float | None = None
 
     def __init__(
         self,

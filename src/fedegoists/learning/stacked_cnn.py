@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from fedegoists.learning.models import SLOPE, CifarCNN, PFLlibCNN
+from fedegoists.learning.network import VECTORS
 from fedegoists.learning.parameters import ParameterSchema
 
 SIDE = 32
@@ -69,20 +70,28 @@ class StackedCNN:
     bf16 : bool
         Whether images, activations and convolution weights have 16 bits instead of 32. With 32,
         products are rounded by tensor cores, as in PyTorch's own convolutions on a GPU.
+    mean_strength : float
+        How strongly means of representations are held, where vectors about these are parameters.
     """
 
     MODELS = (CifarCNN, PFLlibCNN)
     """The networks that these kernels can compute."""
 
     def __init__(
-        self, model: CifarCNN | PFLlibCNN, schema: ParameterSchema, *, bf16: bool = False
+        self,
+        model: CifarCNN | PFLlibCNN,
+        schema: ParameterSchema,
+        *,
+        bf16: bool = False,
+        mean_strength: float = 0.0,
     ) -> None:
-        self._schema = schema
+        self._schema, self._mean_strength = schema, mean_strength
         self._rectified = model.rectified
         self.channels = model.conv1.out_channels
         linear = [name for name, part in model.named_children() if isinstance(part, nn.Linear)]
         self._hidden = [name for name in linear if name != "output"]
         self._number = torch.bfloat16 if bf16 else torch.float32
+        self._about_representations = any(name.startswith(VECTORS) for name in schema.names)
 
     @staticmethod
     def suits(pool: Tensor) -> bool:
@@ -120,17 +129,35 @@ class StackedCNN:
             hidden, _ = second.forward(first.forward(images)[0], flat=True)
             for name in self._hidden:
                 hidden = self._activated(_linear(parts, name, hidden))
-            return _linear(parts, "output", hidden)
+            return _linear(parts, "output", _shifted(parts, hidden))
 
     def gradients(
-        self, parameters: Tensor, images: Tensor, targets: Tensor, weights: Tensor | None = None
+        self,
+        parameters: Tensor,
+        images: Tensor,
+        targets: Tensor,
+        weights: Tensor | None = None,
+        plain: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
-        """Return gradients and losses: mean cross-entropy, or a sum with weights of images."""
+        """Return gradients and losses: mean cross-entropy, or a sum with weights of images.
+
+        Vectors about representations have no gradients, but for a shift.
+
+        Parameters
+        ----------
+        plain : Tensor, optional
+            The weights without those of classes, by which representations have a mean.
+        """
         with _tensor_cores(self._number):
-            return self._gradients(parameters, images, targets, weights)
+            return self._gradients(parameters, images, targets, weights, plain)
 
     def _gradients(
-        self, parameters: Tensor, images: Tensor, targets: Tensor, weights: Tensor | None
+        self,
+        parameters: Tensor,
+        images: Tensor,
+        targets: Tensor,
+        weights: Tensor | None,
+        plain: Tensor | None,
     ) -> tuple[Tensor, Tensor]:
         parts = self._schema.unflatten(parameters)
         first, second = self._convolutions(parts)
@@ -139,6 +166,7 @@ class StackedCNN:
         given = [flat]  # what goes into each linear layer
         for name in self._hidden:
             given.append(self._activated(_linear(parts, name, given[-1])))
+        values, given[-1] = given[-1], _shifted(parts, given[-1])
         logs = _linear(parts, "output", given[-1]).log_softmax(-1)
         if weights is None:
             weights = logs.new_full(targets.shape, 1 / targets.shape[1])
@@ -148,13 +176,21 @@ class StackedCNN:
         slope = logs.exp_().mul_(weights[..., None])
         slope.scatter_add_(-1, wanted, -weights[..., None])
         # Backwards through the linear layers: ∂W = slopeᵀ · inputs, ∂inputs = slope · W.
-        gradients = torch.empty_like(parameters)
+        # What is about representations stands still, but for a shift.
+        made = torch.zeros_like if self._about_representations else torch.empty_like
+        gradients = made(parameters)
         found = self._schema.unflatten(gradients)
         names = (*self._hidden, "output")
         for name, inputs in zip(reversed(names), reversed(given), strict=True):
             torch.bmm(slope.mT, inputs, out=found[f"{name}.weight"])
             torch.sum(slope, 1, out=found[f"{name}.bias"])
             slope = slope @ parts[f"{name}.weight"]
+            if name == "output" and f"{VECTORS}shift" in parts:
+                torch.sum(slope, 1, out=found[f"{VECTORS}shift"])
+            if name == "output" and self._about_representations:
+                more, pulled = self._held(parts, values, targets, weights, plain)
+                losses, slope = losses + more, slope + pulled
+                inputs = values
             if inputs is not flat:
                 slope = slope * torch.where(inputs > 0, 1.0, 0.0 if self._rectified else SLOPE)
         # Backwards through pooling and convolution, the second layer first.
@@ -163,6 +199,33 @@ class StackedCNN:
         slope = second.back_to_inputs(slope, winner2, pooled)
         first.backward(images, slope, winner1, found)
         return gradients, losses
+
+    def _held(
+        self,
+        parts: dict[str, Tensor],
+        values: Tensor,
+        targets: Tensor,
+        weights: Tensor,
+        plain: Tensor | None,
+    ) -> tuple[Tensor, Tensor]:
+        """Return what terms about representations add to the losses, and to their slope."""
+        width = values.shape[2]
+        losses, slope = values.new_zeros(len(values)), torch.zeros_like(values)
+        mean, centres = (parts.get(f"{VECTORS}{name}") for name in ("mean", "centres"))
+        if mean is not None:
+            shares = torch.full_like(weights, 1 / weights.shape[1])
+            if plain is not None:
+                shares = plain / plain.sum(1, keepdim=True)
+            gap = (shares[..., None] * values).sum(1) - mean
+            losses = losses + 0.5 * self._mean_strength * (gap**2).mean(1)
+            slope = slope + self._mean_strength / width * shares[..., None] * gap[:, None]
+        if centres is not None:
+            own = targets[..., None].expand(-1, -1, width)
+            away = values - centres.gather(1, own)
+            pull = weights * parts[f"{VECTORS}pulls"].gather(1, targets)
+            losses = losses + (pull * (away**2).mean(2)).sum(1)
+            slope = slope + 2 / width * pull[..., None] * away
+        return losses, slope
 
     def _convolutions(self, parts: dict[str, Tensor]) -> tuple["_Convolution", "_Convolution"]:
         return (
@@ -183,6 +246,11 @@ def _tensor_cores(number: torch.dtype) -> Iterator[None]:
         yield
     finally:
         torch.backends.cuda.matmul.allow_tf32 = before
+
+
+def _shifted(parts: dict[str, Tensor], values: Tensor) -> Tensor:
+    shift = parts.get(f"{VECTORS}shift")
+    return values if shift is None else values + shift[:, None]
 
 
 def _linear(parts: dict[str, Tensor], name: str, inputs: Tensor) -> Tensor:
