@@ -1,8 +1,11 @@
 """Agreements: what they may say, and which sums a member refuses."""
 
 import pytest
+import torch
 
 from fedegoists.errors import SettingsError
+from fedegoists.federation import Train, TrainSettings
+from fedegoists.federation.secure_sums.agreed_training import agreed_seed
 from fedegoists.federation.secure_sums.sum_messages import (
     AgreedSum,
     Agreement,
@@ -140,3 +143,12 @@ def test_every_part_of_an_agreement_changes_its_hash():
         whole.changed(sums=(whole.sums[0].changed(receiver="s00"),)),
     ]
     assert len({one.digest for one in (whole, *others)}) == 6
+
+
+def test_batches_of_a_sum_are_those_of_earlier_versions():
+    """Recorded: measurements and continued runs depend on the batches that silos draw."""
+    keys = tuple(MaskKey(site=site, number=0, key="0" * 64, commitment="0" * 64) for site in ABC)
+    sums = (agreed(30 / 133, 50 / 133, 53 / 133, receiver="a"),)
+    agreement = Agreement(session="0" * 64, number=0, keys=keys, sums=sums)
+    train = Train(parameters=torch.zeros(2), settings=TrainSettings(), seed="0/1")
+    assert agreed_seed(train, agreement).startswith("d13d68fe0ec2f303")
