@@ -15,7 +15,7 @@ out=$1 deadline=$((SECONDS + $2)) workers=${WORKERS:-6}
 shift 2
 options=("$@")
 failed=0
-beyond=(company plain principles hypernetwork contributors coalitions mixing benefit longer)
+beyond=(company plain principles hypernetwork contributors coalitions benefit longer) # rows of mixing have settings that EgoMix has no longer
 heavy=fedegoists,fedegoists+ft
 others=local,local-kept,egomix,egomix-wide
 for name in fedavg fedprox scaffold pfedme pfedhn feddisco pfedgraph fedora; do others+=,$name,$name+ft; done

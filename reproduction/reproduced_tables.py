@@ -56,9 +56,10 @@ class ReproducedTable:
         The default number of repetitions under each budget.
     revision : int
         2 with methods as they are now: FedDisco's divergences divided by their sum, a schedule for
-        each phase of FedEgoists, FedORA's pull beside the momentum, pFedGraph's own models; with
-        benefits learned again in each clique, and with rates and a parameter of every method chosen
-        on repetitions that no table shows. 1 for what was trained before.
+        each phase of FedEgoists, FedORA's pull beside the momentum, pFedGraph's own models, EgoMix
+        without weights by labels; with benefits learned again in each clique, and with rates and a
+        parameter of every method chosen on repetitions that no table shows. 1 for what was trained
+        before.
     """
 
     name: str
@@ -283,7 +284,7 @@ def _of_pfllib() -> Iterator[ReproducedTable]:
             repetitions=dict.fromkeys(BUDGETS, PFLLIB_REPETITIONS),
             notes=(
                 "Nobody competes: all clients train together. As in PFLlib, all methods have one "
-                "learning rate, and nothing was chosen here. `egomix-light` was chosen on other "
+                "learning rate, and nothing was chosen here. `egomix-0.8` was chosen on other "
                 "divisions of the same images (repetitions 10 to 12 of Tables 1 and 2), and "
                 "`fedavgm-kept` has its two momenta; all others have their defaults. PFLlib "
                 "reports the best test round; here validation data, a tenth of each client's "

@@ -14,7 +14,9 @@ from typing import Any
 
 import torch
 
-from fedegoists.errors import FileError
+from fedegoists.errors import FileError, SettingsError
+from fedegoists.learning.datasets.dataset_registry import DATASETS
+from fedegoists.methods.method_registry import METHOD_ENTRIES
 from fedegoists.methods.method_run import StoppedError
 from fedegoists.version import __version__
 from reproduction import COMMAND
@@ -41,6 +43,10 @@ COMMIT_VARIABLE = "FEDEGOISTS_COMMIT"
 
 CORRECTED_METHODS = ("feddisco", "fedegoists", "fedora", "pfedgraph")
 """Methods of which cells of the first revision are not what they would be now."""
+SIMPLIFIED_METHODS = ("egomix",)
+"""The same, but only where samples have classes: means were weighted by label counts."""
+LAST_COMMIT = "2f0b050f"
+"""The last commit that trains rows with settings that methods have no longer."""
 
 
 @dataclass(frozen=True)
@@ -102,12 +108,40 @@ def reproduce(
     """
     with at_work(settings.out):
         store = CellStore(settings.out)
+        check_settings(left_of(tables, plan, store))
         benefits = Benefits(settings.out, settings.device, plan.steps, settings.stop)
         about = origin(settings.device)
         worker = _Worker(plan, settings, progress or GroupProgress(), store, benefits, about)
         with suppress(StoppedError):
             worker.train_all(sources(tables))
         return left_of(tables, plan, store)
+
+
+def check_settings(cells: Sequence[Cell]) -> None:
+    """Refuse to train rows with settings that their methods have no longer.
+
+    Raises
+    ------
+    SettingsError
+        With the commit that trains them.
+    """
+    for cell in cells:
+        removed = METHOD_ENTRIES[cell.variant.method].load().removed
+        gone = [name for name, _ in cell.variant.settings if name in removed]
+        if gone:
+            raise SettingsError(
+                f"{cell.variant.name}: {cell.variant.method} has the setting {gone[0]!r} no longer;"
+                f" commit {LAST_COMMIT} trains this row, or choose others with --methods"
+            )
+
+
+def has_changed(cell: Cell) -> bool:
+    """Return whether the method of a recorded cell is another one now."""
+    if cell.revision > 1:
+        return False
+    classless = DATASETS[cell.scenario.data].task == "regression"
+    simplified = cell.variant.method in SIMPLIFIED_METHODS and not classless
+    return simplified or cell.variant.method in CORRECTED_METHODS
 
 
 @dataclass(frozen=True)
@@ -201,10 +235,10 @@ def rerun(digest: str, settings: GroupSettings) -> Rerun:
     if not re.fullmatch("[0-9a-f]{16}", digest) or digest not in store:
         raise FileError(f"{settings.out} has no such cell: {digest}")
     cell = cell_from(store.load(digest)["settings"])
-    if cell.revision == 1 and cell.variant.method in CORRECTED_METHODS:
+    if has_changed(cell):
         found = store.load(digest)["about"].get("commit")
         raise FileError(
-            f"{cell.variant.method} was corrected since this cell was trained; commit {found} "
+            f"{cell.variant.method} has changed since this cell was trained; commit {found} "
             "trains it again"
         )
     recorded = store.get(cell)

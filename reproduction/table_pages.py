@@ -52,7 +52,8 @@ COMPARED = (
     ("egomix-wide", "local"),
     ("egomix-wide", "local-kept"),
     ("egomix-wide", "egomix"),
-    *(("egomix-light-wide+wise", name) for name in ("local", "fedavgm-kept-wide+wise")),
+    ("egomix-0.8-wide", "local"),
+    *(("egomix-0.8-wide+wise", name) for name in ("local", "fedavgm-kept-wide+wise")),
     *(
         (f"egomix{wide}", f"{name}{wide}+ft")
         for wide in ("", "-wide")
@@ -85,9 +86,9 @@ NOT_CHOSEN = (
 CORRECTED_CHOICE = (
     "The learning rate and one or two settings of every row were chosen on the validation data of "
     "repetitions 10 to 12, which no table shows, with as many trials for every row; see below. "
-    "All other settings are the methods' defaults. `egomix-light` is EgoMix with means by samples, "
-    "not by labels, and a momentum of 0.8, which was chosen on the same repetitions among some "
-    "twenty variants; `fedavgm-kept` is FedAvgM with the two momenta that EgoMix has."
+    "All other settings are the methods' defaults. `egomix-0.8` is EgoMix with a momentum of "
+    "mixtures of 0.8, which was chosen on the same repetitions among some twenty variants; "
+    "`fedavgm-kept` is FedAvgM with the two momenta that EgoMix has."
 )
 BEST_OF_ALL = (
     "Against the best of all other rows, which is picked by these test results; that favours it:"
@@ -95,9 +96,10 @@ BEST_OF_ALL = (
 BEFORE_CORRECTIONS = (
     "**Trained before corrections of some methods.** The rows `feddisco` "
     "(divergences were not divided by their sum), `fedegoists` (one learning-rate schedule for "
-    "both phases, nothing tuned), `fedora` (a pull through the momentum) and `pfedgraph` (the "
-    "aggregate instead of the own model), with all their variants, are not those of the methods as "
-    "they are now. Benefits were learned once among all participants, where the released code "
+    "both phases, nothing tuned), `fedora` (a pull through the momentum), `pfedgraph` (the "
+    "aggregate instead of the own model) and, where there are classes, `egomix` (means weighted by "
+    "labels, outputs by class), with all their variants, are not those of the methods as they are "
+    "now. Benefits were learned once among all participants, where the released code "
     "learns again inside each clique, so baselines have smaller coalitions here than in the paper. "
     "Learning rates were chosen on repetitions that the table shows, nothing else was tuned, and "
     "averages with momentum at the server are missing. Corrected tables have names that end in "

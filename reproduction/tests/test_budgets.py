@@ -60,7 +60,7 @@ def test_pfllibs_settings_have_its_network_and_clients(data):
     assert {cell.budget for _, cell in cells} == {"pfllib"}
     assert {cell.revision for _, cell in cells} == {2}
     rows = {cell.variant.name for _, cell in cells}
-    assert {"local", "egomix-wide", "fedavgm-wide+ft", "fedrep-wide", "ditto-wide"} <= rows
+    assert {"local", "egomix-0.8-wide", "fedavgm-wide+ft", "fedrep-wide", "ditto-wide"} <= rows
     images = training.load("cifar10", partition="dirichlet", beta=0.1, pooled=True)
     own, augmented = budget("pfllib", images), budget("pfllib-augmented", images)
     assert own.model == augmented.model == "pfllib-cnn"

@@ -8,14 +8,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fedegoists.errors import FileError
+from fedegoists.errors import FileError, SettingsError
+from fedegoists.methods import METHODS
 from reproduction.batched_training import GroupSettings, grouped
 from reproduction.cell_store import CellStore
 from reproduction.cells import Plan, cell_from, cells_of
 from reproduction.folder_locks import claimed
 from reproduction.rate_choice import ALL_FACTORS, deciding_cells
 from reproduction.reproduced_tables import TABLES
-from reproduction.running import GroupProgress, done_of, reproduce, rerun
+from reproduction.running import GroupProgress, done_of, has_changed, reproduce, rerun
 from reproduction.table_results import lines_of
 from reproduction.table_writing import write_tables
 from reproduction.tests.samples import QUICK, result, small, used
@@ -28,6 +29,9 @@ from reproduction.variants import VARIANTS
 )
 def test_the_smallest_cells_of_every_table(name, data):
     table = small(TABLES[name])
+    removed = METHODS["egomix"].removed
+    rows = tuple(v for v in table.variants if not removed.keys() & dict(v.settings).keys())
+    table = replace(table, variants=rows)
     settings = GroupSettings(data / "out", data_dir=data)
     if name not in ("table4", "table6", "table7"):
         # A network for each of four participants, a hundred times as large as its model, is slow.
@@ -113,8 +117,29 @@ def test_a_cell_of_a_method_that_was_corrected_since_is_not_compared(tmp_path):
     table, settings = small(TABLES["table6"], ("feddisco",)), GroupSettings(tmp_path)
     ((_, cell),) = cells_of(table, plan)
     CellStore(tmp_path).put(cell, result(test=1.0, metric="mse"))
-    with pytest.raises(FileError, match=r"feddisco was corrected since .*; commit abc trains it"):
+    with pytest.raises(FileError, match=r"feddisco has changed since .*; commit abc trains it"):
         rerun(cell.digest, settings)
+
+
+@pytest.mark.parametrize(
+    ("name", "changed"), [("table1", True), ("table4", True), ("table1-corrected", False),
+                          ("table6", False), ("table6-corrected", False)]
+)  # fmt: skip
+def test_egomix_was_simplified_where_samples_have_classes(name, changed):
+    rows = (VARIANTS["egomix-0.8"] if name == "table1-corrected" else VARIANTS["egomix"],)
+    table = replace(TABLES[name], variants=rows, scenarios=TABLES[name].scenarios[:1])
+    (_, cell), *_ = cells_of(table, Plan(repetitions=1))
+    assert has_changed(cell) == changed
+
+
+def test_rows_with_settings_that_are_gone_are_refused_with_the_commit_that_trains_them(tmp_path):
+    plan = Plan(repetitions=1, steps=2)
+    table = small(TABLES["mixing"], ("local", "egomix, by updates"))
+    with pytest.raises(SettingsError, match=r"by updates: .* 'weighting' no longer; commit 2f0b05"):
+        reproduce([table], plan, GroupSettings(tmp_path))
+    for _, cell in cells_of(table, plan):
+        CellStore(tmp_path).put(cell, result(test=1.0))
+    assert reproduce([table], plan, GroupSettings(tmp_path)) == []
 
 
 def test_corrected_tables_train_end_to_end(tmp_path):

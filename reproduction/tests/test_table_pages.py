@@ -42,7 +42,7 @@ def test_a_page_compares_what_is_alike(tmp_path):
 
 
 def test_a_corrected_page_compares_with_the_best_of_all_rows_and_says_what_is_missing(tmp_path):
-    rows = {"local": 0.5, "egomix": 0.6, "egomix-wide": 0.75, "fedavgm-wide+ft": 0.7,
+    rows = {"local": 0.5, "egomix-0.8": 0.6, "egomix-0.8-wide": 0.75, "fedavgm-wide+ft": 0.7,
             "fedprox": 0.65, "fedrep+ft": 0.8, "slowmo": 0.2}  # fmt: skip
     table, plan = small(TABLES["table2-corrected"], rows, 2), Plan(repetitions=2, choose=False)
     store = CellStore(tmp_path)
@@ -58,7 +58,7 @@ def test_a_corrected_page_compares_with_the_best_of_all_rows_and_says_what_is_mi
             store.put(cell, result(rows[cell.variant.name]))
     page = written()
     # Local is the same cell at all levels of competition, so no column is bare.
-    assert page.count("- egomix-wide minus local: +25.0") == 1
+    assert page.count("- egomix-0.8-wide minus local: +25.0") == 1
     assert "**α = 0.05, pathological**\n\n- Highest mean: fedrep+ft" in page
     assert "**α = 0.1, pathological**" not in page
     assert "**Not complete**: 6 of 14 numbers have all of their 2 repetitions" in page
@@ -68,13 +68,13 @@ def test_a_corrected_page_compares_with_the_best_of_all_rows_and_says_what_is_mi
         store.put(cell, result(rows[cell.variant.name]))
     page = written()
     assert "**Not complete**: 12 of 14 numbers" in page
-    assert "- egomix-wide minus fedavgm-wide+ft: +5.0, 95 % interval" in page
+    assert "- egomix-0.8-wide minus fedavgm-wide+ft: +5.0, 95 % interval" in page
     # Both columns have the same rows, so comparisons are of means over both.
     assert "**α = 0.05, pathological**" not in page
     short, best = page.split("### In short")[1].split("### Numbers")[0].split("Against the best")
-    assert "- egomix-wide minus fedavgm-wide+ft: +5.0, 95 % interval" in short
-    assert "- egomix-wide minus fedrep+ft: -5.0, 95 % interval" in best
-    assert "- egomix minus fedrep+ft: -20.0, 95 % interval" in best
+    assert "- egomix-0.8-wide minus fedavgm-wide+ft: +5.0, 95 % interval" in short
+    assert "- egomix-0.8-wide minus fedrep+ft: -5.0, 95 % interval" in best
+    assert "- egomix-0.8 minus fedrep+ft: -20.0, 95 % interval" in best
     assert "- local minus" not in best
     for _, cell in cells_of(table, plan):
         store.put(cell, result(rows[cell.variant.name]))
@@ -82,7 +82,7 @@ def test_a_corrected_page_compares_with_the_best_of_all_rows_and_says_what_is_mi
 
 
 def test_a_corrected_page_names_columns_without_any_number(tmp_path):
-    table = small(TABLES["table2-corrected"], ("fedavg-wide", "egomix-wide"), 2)
+    table = small(TABLES["table2-corrected"], ("fedavg-wide", "egomix-0.8-wide"), 2)
     plan, store = Plan(repetitions=1, choose=False), CellStore(tmp_path)
     for key, cell in cells_of(table, plan):
         if key["alpha"] == 0.05:
@@ -91,7 +91,7 @@ def test_a_corrected_page_names_columns_without_any_number(tmp_path):
     page = (tmp_path / "tables/table2-corrected.md").read_text(encoding="utf-8")
     assert "Columns without any number: α = 0.1, pathological." in page
     assert "Rows without" not in page
-    table = small(TABLES["table2-corrected"], ("egomix-wide", "ditto", "apfl"))
+    table = small(TABLES["table2-corrected"], ("egomix-0.8-wide", "ditto", "apfl"))
     write_tables([table], plan, tmp_path)
     page = (tmp_path / "tables/table2-corrected.md").read_text(encoding="utf-8")
-    assert "Only these rows have numbers: egomix-wide." in page
+    assert "Only these rows have numbers: egomix-0.8-wide." in page

@@ -32,9 +32,6 @@ def test_methods_are_checked_before_coalitions_are_known():
     check_methods(Wanted(("local", "egomix")), federation())
     with pytest.raises(ConsentError, match="pfedme"):
         check_methods(Wanted(("local", "pfedme+ft")), federation())
-    settings = {"egomix": {"weighting": "updates"}}
-    with pytest.raises(ConsentError, match="egomix"):
-        check_methods(Wanted(("egomix",), settings), federation())
 
 
 def test_a_pair_without_consent_stops_before_training():

@@ -4,13 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import torch
 
-from fedegoists.federation import (
-    Describe,
-    Failure,
-    Participant,
-    SimulatedFederation,
-    Train,
-)
+from fedegoists.federation import Failure, Participant, SimulatedFederation, Train
 from fedegoists.federation.mixing import (
     Mixed,
     Sum,
@@ -40,11 +34,6 @@ class SummingFederation(SimulatedFederation):
 
     def masks(self, coalition):
         return len(coalition) != 2
-
-    def _own_fractions(self, name):
-        """A silo's fractions of classes, by its own data."""
-        counts = torch.tensor(super().call({name: Describe()})[name].labels, dtype=torch.float64)
-        return (counts / counts.sum()).tolist()
 
     def call(self, requests, timeout=None):
         replies = super().call(requests, timeout)
@@ -93,15 +82,7 @@ class SummingFederation(SimulatedFederation):
         for one in masked:
             whole = sum(one.weights.values())
             shares = {name: w / whole for name, w in one.weights.items() if name in fine}
-            total = sum(
-                share
-                * contribution(
-                    self.schema,
-                    vectors[name],
-                    None if one.by_class is None else self._own_fractions(name),
-                )
-                for name, share in shares.items()
-            )
+            total = sum(share * contribution(vectors[name]) for name, share in shares.items())
             if not shares or not sum(shares.values()):
                 continue
             if one.shown:
@@ -109,15 +90,7 @@ class SummingFederation(SimulatedFederation):
             for name in one.receivers:
                 if name not in fine:
                     continue
-                own, _ = added_vectors(self, fine[name])
-                means = mixture(
-                    self.schema,
-                    keys,
-                    total,
-                    sum(shares.values()),
-                    own,
-                    by_class=one.by_class is not None,
-                )
+                means = mixture(self.schema, keys, total, sum(shares.values()))
                 if fine[name].kept is not None:
                     take_mean(self, name, fine[name], means, one.step)
                     at_home.add(name)

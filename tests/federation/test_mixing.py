@@ -104,7 +104,6 @@ def test_short_updates_keep_their_bits():
     [
         ([Sum((A, B), {A: 1, B: 1}, (A,)), Sum((A, B), {B: 1}, (A,))], "two means"),
         ([Sum((A, Participant("x")), {A: 1}, (Participant("x"),))], "'x'"),
-        ([Sum((A,), {A: 1}, (A,), by_class={}), Sum((B,), {B: 1}, (B,))], "fractions"),
     ],
 )
 def test_sums_that_make_no_sense_are_refused(sums, problem):
@@ -142,26 +141,9 @@ class After:
         }
 
 
-def test_a_mean_by_class_weighs_the_output_layer_by_samples_of_the_class():
-    rows = torch.arange(26, dtype=torch.float32).reshape(2, 13)
-    federation = After({A: {"parameters": rows[0]}, B: {"parameters": rows[1]}})
-    requests = {name: Train(parameters=torch.zeros(13), settings=ONE_STEP) for name in (A, B)}
-    fractions = {A: (1.0, 0.0, 0.0), B: (0.25, 0.75, 0.0)}
-    mean = mix_plain(
-        federation, requests, [Sum((A, B), {A: 1, B: 4}, (A,), by_class=fractions)]
-    ).means["parameters"][0]
-    # Weights of the classes: 1 and 4 · 1/4, 0 and 4 · 3/4; the last class is unknown to both.
-    expected = (rows[0] + 4 * rows[1]) / 5
-    expected[[4, 5, 10]] = (rows.sum(0) / 2)[[4, 5, 10]]
-    expected[[6, 7, 11]] = rows[1, [6, 7, 11]]
-    expected[[8, 9, 12]] = rows[0, [8, 9, 12]]
-    close(mean, expected)
-
-
-@pytest.mark.parametrize("by_class", [False, True])
 @pytest.mark.parametrize("momentum", [False, True])
 @pytest.mark.parametrize("missing", [False, True])
-def test_a_sum_of_contributions_gives_the_plain_mean(by_class, momentum, missing):
+def test_a_sum_of_contributions_gives_the_plain_mean(momentum, missing):
     generator = torch.Generator().manual_seed(0)
     names = (A, B, C)
     vectors = {
@@ -171,41 +153,24 @@ def test_a_sum_of_contributions_gives_the_plain_mean(by_class, momentum, missing
         }
         for name in names
     }
-    fractions = {A: (0.5, 0.5, 0.0), B: (0.25, 0.75, 0.0), C: (0.0, 1.0, 0.0)}
     weights = {A: 3.0, B: 2.0} if missing else {A: 3.0, B: 2.0, C: 5.0}
     terms = LocalTerms(momentum=torch.zeros(13)) if momentum else None
     request = Train(parameters=torch.zeros(13), settings=ONE_STEP, terms=terms)
     plain = mix_plain(
         After(vectors),
         dict.fromkeys(names, request),
-        [Sum(names, weights, (A,), by_class=fractions if by_class else None)],
+        [Sum(names, weights, (A,))],
     )
     shares = {name: weight / 10 for name, weight in {A: 3.0, B: 2.0, C: 5.0}.items()}
-    total = sum(
-        shares[name] * contribution(SCHEMA, vectors[name], fractions[name] if by_class else None)
-        for name in weights
-    )
-    means = mixture(
-        SCHEMA,
-        list(vectors[A]),
-        total,
-        sum(shares[name] for name in weights),
-        vectors[A],
-        by_class=by_class,
-    )
+    total = sum(shares[name] * contribution(vectors[name]) for name in weights)
+    means = mixture(SCHEMA, list(vectors[A]), total, sum(shares[name] for name in weights))
     for key, mean in means.items():
         close(mean, plain.means[key][0])
 
 
-def test_a_contribution_leaves_the_silos_vectors_as_they_are():
-    own = torch.ones(13)
-    contribution(SCHEMA, {"parameters": own}, (0.2, 0.3, 0.5))
-    assert torch.equal(own, torch.ones(13))
-
-
 def test_a_sum_of_another_length_is_refused():
     with pytest.raises(SettingsError, match="12 numbers"):
-        mixture(SCHEMA, ["parameters"], torch.zeros(12), 1.0, {})
+        mixture(SCHEMA, ["parameters"], torch.zeros(12), 1.0)
 
 
 def test_the_step_is_the_same_for_rows_and_for_one_vector():

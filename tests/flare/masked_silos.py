@@ -119,9 +119,8 @@ class MaskedWire:
         return FlareFederation(
             self,
             {name: SITES[name] for name in SITES if SITES[name] in self.kits},
-            task="binary",
             repetitions=repetitions,
-            **{"model": "mlp", "options": TABLE, "samples": samples, **more},
+            **{"task": "binary", "model": "mlp", "options": TABLE, "samples": samples, **more},
         )
 
     def simulation(self, repetitions=None, model=None):

@@ -7,9 +7,8 @@ from fedegoists.errors import SettingsError
 from fedegoists.federation import Keep, LocalTerms, Participant, Personal, Train, TrainSettings
 from fedegoists.federation.flare.messages import Answers
 from fedegoists.federation.flare.wire import unpack
-from fedegoists.federation.mixing import MixtureStep, Sum, contribution, mix_plain, mixture
-from fedegoists.federation.secure_sums.fixed_point import decode, encode
-from fedegoists.learning.parameters import ParameterSchema
+from fedegoists.federation.mixing import MixtureStep, Sum, mix_plain
+from fedegoists.federation.secure_sums.fixed_point import encode
 from tests.flare.authorities import new_authority, write_identities
 from tests.flare.masked_silos import NAMES, SITES, MaskedWire, forget_uploads, write_kits
 from tests.flare.silo_kit import SCHEMA, START
@@ -337,23 +336,6 @@ def test_bytes_of_a_masked_round_are_nearly_those_of_its_vectors(wire):
     federation.mix(requests(number=1), [mean_of()])
     more = sum(wire.received.values()) - before - len(SITES) * 4 * SCHEMA.size
     assert more < len(SITES) * 3000
-
-
-def test_outputs_are_mixed_by_the_fractions_that_silos_know_themselves():
-    # Three classes: b has none of the last one, and nobody has the first.
-    schema = ParameterSchema(("body", "output.weight", "output.bias"), ((1,), (3, 1), (3,)))
-    models = {"a": torch.arange(7.0), "b": 10 + torch.arange(7.0)}
-    fractions = {"a": [0.0, 0.5, 0.5], "b": [0.0, 1.0, 0.0]}
-    rings = [
-        encode(contribution(schema, {"parameters": model.double()}, fractions[name]), 0.5)
-        for name, model in models.items()
-    ]
-    total = decode(rings[0] + rings[1])
-    own = {"parameters": torch.full((7,), -1.0).double()}
-    (mean,) = mixture(schema, ["parameters"], total, 1.0, own, by_class=True).values()
-    # body: the mean; classes: kept, (0.5 a + b) / 1.5, a alone
-    expected = torch.tensor([5.0, -1.0, (1.0 + 12) / 1.5, 3.0, -1.0, (2.5 + 15) / 1.5, 6.0])
-    torch.testing.assert_close(mean.float(), expected)
 
 
 HOME = Personal(prefixes=("",), slot="egomix", momentum_slot="egomix/momentum")

@@ -131,7 +131,7 @@ def trained(method, federation, model, data):
     pairs = tuple((a, b) for a in names for b in names if a != b)
     own = {
         "fedegoists": {"benefit": pairs},
-        "egomix": {"benefit": tuple((*pair, 1.0) for pair in pairs)},
+        "egomix": {"benefit": pairs},
     }.get(method, {})
     start = federation.schema.flatten(
         build_model(model, 1, **model_options(data, model)).state_dict()

@@ -12,6 +12,7 @@ from safetensors.torch import save
 
 from fedegoists.errors import SettingsError
 from fedegoists.federation import (
+    AddPrior,
     Describe,
     Evaluate,
     Gradient,
@@ -45,6 +46,7 @@ from fedegoists.federation.replies import (
     Failed,
     Gradients,
     Kept,
+    PriorAdded,
     Trained,
 )
 from fedegoists.federation.validated import RingVector, Validated, Vector
@@ -79,6 +81,9 @@ REQUESTS = [
     ),
     Evaluate(parameters=torch.zeros(5), split="test"),
     Describe(direction=True),
+    AddPrior(
+        parameters=torch.arange(5.0), personal=Personal(prefixes=("",), slot="egomix"), noise=2.0
+    ),
     Keep(slot="fedavg/best", source="fedavg"),
     Keep(slot="fedavg", source=None),
 ]
@@ -122,6 +127,7 @@ def test_replies_arrive_as_they_were_sent():
         Evaluated(losses=(1.0,), scores=(float("nan"),), samples=9),
         Evaluated(losses=(1.0, 2.0), scores=(float("nan"), 0.5), samples=4),
         Described(samples={"train": 3, "validation": 1, "test": 2}, labels=(1, 2)),
+        PriorAdded(parameters=torch.randn(4)),
         Kept(),
         Failed(reason="not finite", detail="gradient"),
     ]

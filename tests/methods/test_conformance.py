@@ -36,7 +36,7 @@ def test_every_model_trains_with_every_method(name, method, engine):
     pairs = [(a, b) for a in names for b in names if a != b]
     own = {
         "fedegoists": {"benefit": tuple(pairs)},
-        "egomix": {"benefit": tuple((*pair, 1.0) for pair in pairs)},
+        "egomix": {"benefit": tuple(pairs)},
     }.get(method, {})
     outcome = run(
         METHODS[method](SETTINGS, **own),

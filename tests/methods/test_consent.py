@@ -2,7 +2,7 @@
 
 import pytest
 
-from fedegoists.federation import Participant, TrainSettings
+from fedegoists.federation import TrainSettings
 from fedegoists.learning.models import build_model
 from fedegoists.methods import METHOD_ENTRIES, METHODS, RunSettings
 from fedegoists.methods import run as run_method
@@ -99,11 +99,3 @@ def test_two_members_cannot_be_hidden(name):
     assert exposed_coalitions(method, federation(), TWO) == [TWO[1]]
     check_consent(method, federation("s3", "s4"), TWO)
     assert not exposed_coalitions(METHODS["local"](QUICK), federation(), TWO)
-
-
-def test_weights_by_updates_need_single_updates():
-    method = METHODS["egomix"](QUICK, weighting="updates")
-    with pytest.raises(ConsentError, match="egomix shows the server single updates"):
-        check_all_consent(method, federation())
-    kept = method.keeping_models_home(federation(), THREE)
-    assert kept.at_home == (Participant("s3"), Participant("s4"))  # only those that are alone

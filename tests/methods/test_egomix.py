@@ -12,8 +12,8 @@ from fedegoists.federation import Participant, Personal, TrainSettings
 from fedegoists.learning.data import Samples, SiloedData, SiloIndices
 from fedegoists.learning.models import build_model
 from fedegoists.methods import EgoMix, FedAvg, Local
+from fedegoists.training.repetitions import Wanted
 from tests.methods.hand import START, assert_close, descended, lines, played, starts
-from tests.methods.test_pfedgraph import cosine
 from tests.silos import groups, participant, run, simulated
 
 ENDLESS = TrainSettings(steps=3, batch_size=64, learning_rate=0.1, momentum=0.0)
@@ -22,11 +22,10 @@ A = Participant("a")
 
 
 def edges_of(*named):
-    return tuple((participant(j), participant(i), weight) for j, i, weight in named)
+    return tuple((participant(j), participant(i)) for j, i in named)
 
 
-NAMED = (("b", "a", 0.2), ("c", "a", 0.4), ("a", "b", 0.3), ("b", "c", 0.1), ("d", "a", 9.0))
-EDGES = edges_of(*NAMED)
+EDGES = edges_of("ba", "ca", "ab", "bc", "da")
 SIZES = (6, 3, 4, 5)
 STILL = {"outer": 0.0}
 """Nothing moves but in training."""
@@ -57,38 +56,12 @@ def test_two_rounds_of_mixing_by_hand():
     for _ in range(2):
         models.append(shares @ trained(silos, models[-1], [0.1] * 3))
     for federation in silos.federations():
-        method = EgoMix(ENDLESS, benefit=EDGES, weighting="samples", **PLAIN)
+        method = EgoMix(ENDLESS, benefit=EDGES, **PLAIN)
         states, reports = played(method, federation, GROUPS, 2)
         for state, expected in zip(states, models, strict=True):
             assert_close(state.parameters, expected)
         assert reports[1].sample_passes == {"a": 18, "b": 9, "c": 12, "d": 15}
         assert reports[1].bytes_sent == reports[1].bytes_received == dict.fromkeys("abc", 12)
-
-
-@pytest.mark.parametrize("weighting", ["benefit", "updates", "labels"])
-def test_weights_of_the_mixtures(weighting):
-    silos = lines(SIZES, positives=(6, 1, 2, 5))
-    after = trained(silos, [START] * 4, [0.1] * 3)
-    updates = after - START
-    counts = np.array([[0, 6], [2, 1], [2, 2], [0, 5]], dtype=float)
-    edges = np.zeros((4, 4))
-    for j, i, weight in NAMED:
-        if "d" not in (i, j):
-            edges["abcd".index(i), "abcd".index(j)] = weight
-    if weighting == "benefit":
-        affinity = edges / np.maximum(edges.max(1, keepdims=True), 1e-12)
-    else:
-        vectors = updates if weighting == "updates" else counts
-        alike = np.array([[max(cosine(u, v), 0) for v in vectors] for u in vectors])
-        affinity = (edges > 0) * alike**2
-    if weighting == "benefit":
-        affinity = affinity**2
-    np.fill_diagonal(affinity, 1.0)
-    expected = normalised(affinity * np.array(SIZES)) @ after
-    for federation in silos.federations():
-        method = EgoMix(ENDLESS, benefit=EDGES, weighting=weighting, sharpness=2.0, **PLAIN)
-        states, _ = played(method, federation, GROUPS, 1)
-        assert_close(states[1].parameters, expected)
 
 
 def test_three_phases_by_hand():
@@ -116,7 +89,7 @@ def test_three_phases_by_hand():
     tuned = trained(silos, now, rates(0.05, 1, 0))
     models.append(np.vstack([tuned[:3], lonely]))
     for federation in silos.federations():
-        method = EgoMix(settings, weighting="samples", alone=0.4, tune=0.2, **PLAIN)
+        method = EgoMix(settings, alone=0.4, tune=0.2, **PLAIN)
         assert [method.phase(k)[0] for k in range(5)] == ["alone"] * 2 + ["mixing"] * 2 + ["tuning"]
         states, reports = played(method, federation, GROUPS, 5)
         for state, expected in zip(states, models, strict=True):
@@ -159,7 +132,7 @@ def test_the_first_phase_is_local_and_validation_chooses_among_all():
 
 def test_with_everybody_and_samples_it_is_fedavg():
     for federation in lines(SIZES).federations():
-        mixed, _ = played(EgoMix(ENDLESS, weighting="samples", **PLAIN), federation, GROUPS, 3)
+        mixed, _ = played(EgoMix(ENDLESS, **PLAIN), federation, GROUPS, 3)
         plain, _ = played(FedAvg(ENDLESS), federation, GROUPS, 3)
         torch.testing.assert_close(mixed[3].parameters, plain[3].parameters)
 
@@ -180,9 +153,7 @@ def test_the_bias_is_own_and_the_momentum_goes_on():
         models[:, :2], speeds[:, :2] = shares @ models[:, :2], shares @ speeds[:, :2]
         expected.append(models.copy())
     for federation in silos.federations():
-        states, reports = played(
-            EgoMix(settings, weighting="samples", **STILL), federation, GROUPS, 2
-        )
+        states, reports = played(EgoMix(settings, **STILL), federation, GROUPS, 2)
         assert_close(states[1].parameters, expected[0])
         assert_close(states[2].parameters, expected[1])
         assert_close(states[2].tensors["momentum"], speeds)
@@ -201,7 +172,7 @@ def test_mixtures_move_on_over_rounds_by_hand():
         models = mixed + 0.7 * velocity * np.array([[1], [1], [1], [0]])
         expected.append(models)
     for federation in silos.federations():
-        method = EgoMix(ENDLESS, weighting="samples", **{**PLAIN, "outer": 0.7})
+        method = EgoMix(ENDLESS, **{**PLAIN, "outer": 0.7})
         states, reports = played(method, federation, GROUPS, 3)
         for state, models in zip(states[1:], expected, strict=True):
             assert_close(state.parameters, models)
@@ -212,7 +183,7 @@ def test_mixtures_move_on_over_rounds_by_hand():
 def test_mixtures_that_begin_anew_begin_at_rest():
     """After a phase alone, mixing is as if there had been no phase before, at its own rates."""
     settings = ENDLESS.changed(total_steps=12)
-    moving = {"weighting": "samples", **PLAIN, "outer": 0.5}
+    moving = {**PLAIN, "outer": 0.5}
     for federation in lines(SIZES).federations():
         states, _ = played(EgoMix(settings, alone=0.5, **moving), federation, GROUPS, 4)
         fresh, _ = played(EgoMix(settings.changed(total_steps=6), **moving), federation, GROUPS, 2)
@@ -222,11 +193,9 @@ def test_mixtures_that_begin_anew_begin_at_rest():
 
 def test_who_only_contributes_does_not_move_on():
     """The last has nobody who benefits it: it trains as alone, and helps the others."""
-    edges = edges_of(("b", "a", 1.0), ("a", "b", 1.0), ("c", "a", 1.0))
+    edges = edges_of("ba", "ab", "ca")
     for federation in lines((6, 3, 4)).federations():
-        states, _ = played(
-            EgoMix(ENDLESS, benefit=edges, weighting="samples"), federation, [["a", "b", "c"]], 3
-        )
+        states, _ = played(EgoMix(ENDLESS, benefit=edges), federation, [["a", "b", "c"]], 3)
         alone, _ = played(Local(ENDLESS, keep_momentum=True), federation, [], 3)
         torch.testing.assert_close(states[3].parameters[2], alone[3].parameters[2])
         assert not torch.equal(states[3].parameters[:2], alone[3].parameters[:2])
@@ -236,7 +205,7 @@ def test_mixtures_of_which_nobody_answers_stay_where_they_are():
     silos, silent = lines((6, 3, 4)), {"a", "b"}
     broken = next(silos.federations(behaviours=dict.fromkeys(silent, lambda *_: {})))
     whole = next(silos.federations())
-    method, coalitions = EgoMix(ENDLESS, weighting="samples"), groups([["a", "b"], ["c"]])
+    method, coalitions = EgoMix(ENDLESS), groups([["a", "b"], ["c"]])
     states, _ = played(method, whole, coalitions, 2)
     after, report = method.round(broken, coalitions, states[2], 5)
     assert {failure.participant.name for failure in report.failures} == silent
@@ -261,34 +230,88 @@ def classes(counts):
     return SiloedData("c", "classification", Samples((x,), y), tuple(parts), 3, "", ())
 
 
-def test_classes_are_mixed_by_who_has_them_and_biases_start_at_label_shares():
-    counts = np.array([[4, 2, 0], [1, 0, 3], [0, 5, 0]])
-    data, model = classes(counts), build_model("mlp", 0, features=2, outputs=3)
-    for execution in ("looped", "stacked"):
-        federation = simulated(data, model, execution=execution)
-        schema = federation.schema
-        initial = schema.drawn(4).repeat(3, 1)
-        method = EgoMix(ENDLESS, weighting="samples", **STILL)
-        before = method.start(federation, groups([["a", "b"], ["c"]]), initial, 5)
-        bias = schema.unflatten(before.parameters - initial)["output.bias"].numpy()
-        shares = (counts + 1) / (counts.sum(1, keepdims=True) + 3)
-        # Who is alone is not asked for its labels.
-        np.testing.assert_allclose(bias[:2], np.log(shares[:2]), rtol=1e-4)
-        assert not bias[2].any()
-        alone = Local(ENDLESS, keep_momentum=True)
-        apart, _ = alone.round(
-            federation, [], replace(before, tensors=dict(before.tensors)), seed=5
-        )
-        mixed, _ = method.round(federation, groups([["a", "b"], ["c"]]), before, seed=5)
-        own, ours = schema.unflatten(apart.parameters), schema.unflatten(mixed.parameters)
-        body = (6 * own["hidden.weight"][0] + 4 * own["hidden.weight"][1]) / 10
-        torch.testing.assert_close(ours["hidden.weight"][:2], torch.stack([body, body]))
-        first, second = own["output.weight"][:2]
-        # The first class: four and one; the second and third are with one of them only.
-        rows = torch.stack([(4 * first[0] + second[0]) / 5, first[1], second[2]])
-        torch.testing.assert_close(ours["output.weight"][:2], torch.stack([rows, rows]))
-        torch.testing.assert_close(ours["output.bias"], own["output.bias"])
-        torch.testing.assert_close(mixed.parameters[2], apart.parameters[2])
+COUNTS = np.array([[4, 2, 0], [1, 0, 3], [0, 5, 0]])
+PAIR = groups([["a", "b"], ["c"]])
+
+
+def logarithms(counts):
+    """What the bias starts with, by hand: log((n_c + 1) / (n + 3))."""
+    return np.log((counts + 1) / (counts.sum(-1, keepdims=True) + 3))
+
+
+def bias_of(schema, rows):
+    return schema.unflatten(rows)["output.bias"].numpy()
+
+
+@pytest.mark.parametrize("execution", ["looped", "stacked"])
+def test_biases_start_at_the_label_shares_of_their_silos(execution):
+    model = build_model("mlp", 0, features=2, outputs=3)
+    federation = simulated(classes(COUNTS), model, execution=execution)
+    schema = federation.schema
+    initial = schema.drawn(4).repeat(3, 1)
+    state = EgoMix(ENDLESS).start(federation, PAIR, initial, 5)
+    added = bias_of(schema, state.parameters - initial)
+    np.testing.assert_allclose(added[:2], logarithms(COUNTS[:2]), rtol=1e-4)
+    # Who is alone has nothing to agree on.
+    assert not added[2].any()
+    rest = torch.ones(schema.size, dtype=torch.bool) ^ schema.mask(["output.bias"])
+    assert torch.equal(state.parameters[:, rest], initial[:, rest])
+    plain = EgoMix(ENDLESS, prior=False).start(federation, PAIR, initial, 5)
+    assert torch.equal(plain.parameters, initial)
+
+
+@pytest.mark.parametrize("prefix", ["output.", "output.bias", ""])
+def test_biases_that_stay_at_home_start_there(prefix):
+    """The server sees nothing of them; the silo has them in its memory."""
+    federation = simulated(classes(COUNTS), build_model("mlp", 0, features=2, outputs=3))
+    schema, answers = federation.schema, []
+    initial = schema.drawn(4).repeat(3, 1)
+    whole = federation.call
+
+    def call(requests, timeout=None):
+        replies = whole(requests, timeout)
+        answers.extend(one for one in replies.values() if one.operation == "add_prior")
+        return replies
+
+    federation.call = call
+    home = tuple(map(participant, "ab"))
+    method = EgoMix(ENDLESS, **({"personal": (prefix,)} if prefix else {"at_home": home}))
+    state = method.start(federation, PAIR, initial, 5)
+    assert torch.equal(state.parameters, initial)
+    assert len(answers) == 2
+    for name, one, counts in zip(home, answers, COUNTS, strict=False):
+        assert not bias_of(schema, one.parameters[None]).any()
+        personal = Personal(prefixes=(prefix,), slot="egomix")
+        here = federation.personal_model(name, initial[0], personal)
+        added = bias_of(schema, (here - initial[0])[None])[0]
+        np.testing.assert_allclose(added, logarithms(counts), rtol=1e-4)
+
+
+def test_after_a_phase_alone_biases_start_when_mixing_does():
+    settings = ENDLESS.changed(total_steps=12)
+    federation = simulated(classes(COUNTS), build_model("mlp", 0, features=2, outputs=3))
+    initial = federation.schema.drawn(4)
+    begun, _ = played(EgoMix(settings, alone=0.5), federation, PAIR, 4, initial)
+    assert torch.equal(begun[0].parameters, initial.repeat(3, 1))
+    fresh, _ = played(EgoMix(settings.changed(total_steps=6)), federation, PAIR, 2, initial)
+    torch.testing.assert_close(begun[4].parameters[:2], fresh[2].parameters[:2])
+
+
+def test_only_the_bias_is_not_mixed():
+    federation = simulated(classes(COUNTS), build_model("mlp", 0, features=2, outputs=3))
+    schema = federation.schema
+    method = EgoMix(ENDLESS, **STILL)
+    before = method.start(federation, PAIR, schema.drawn(4).repeat(3, 1), 5)
+    apart, _ = Local(ENDLESS, keep_momentum=True).round(
+        federation, [], replace(before, tensors=dict(before.tensors)), seed=5
+    )
+    mixed, _ = method.round(federation, PAIR, before, seed=5)
+    own, ours = schema.unflatten(apart.parameters), schema.unflatten(mixed.parameters)
+    for name in ("hidden.weight", "output.weight"):
+        mean = (6 * own[name][0] + 4 * own[name][1]) / 10
+        torch.testing.assert_close(ours[name][:2], torch.stack([mean, mean]))
+    torch.testing.assert_close(ours["output.bias"], own["output.bias"])
+    torch.testing.assert_close(mixed.parameters[2], apart.parameters[2])
 
 
 class Layers(nn.Module):
@@ -318,25 +341,19 @@ def layers_gradient(data, k, w):
 
 
 def test_two_rounds_of_the_defaults_by_hand():
-    """Everything at once: label weights, priors, heads by class, own biases and both momenta."""
+    """Everything at once: priors, own biases and both momenta."""
     counts = np.array([[4, 2, 1], [1, 2, 3], [2, 5, 2]])
     data, begin = classes(counts), np.linspace(-0.6, 0.9, 13)
-    sizes, alike = counts.sum(1), np.eye(3)
-    alike[0, 1] = alike[1, 0] = cosine(counts[0], counts[1])
-    of_body = normalised(alike[:2, :2] * sizes[:2])
-    of_class = [normalised(alike[:2, :2] * counts[:2, c]) for c in range(3)]
+    shares = normalised(np.array([[7, 6], [7, 6]], dtype=float))
 
     def mixed(vectors):
         """Rows of a and b; the bias of each stays, and c is alone."""
         found = vectors.copy()
-        found[:2, :4] = of_body @ vectors[:2, :4]
-        for c, shares in enumerate(of_class):
-            places = [4 + 2 * c, 5 + 2 * c]
-            found[:2, places] = shares @ vectors[:2, places]
+        found[:2, :10] = shares @ vectors[:2, :10]
         return found
 
     models, speeds, velocity = np.array([begin] * 3), np.zeros((3, 13)), np.zeros((3, 13))
-    models[:2, 10:] += np.log((counts[:2] + 1) / (counts[:2].sum(1, keepdims=True) + 3))
+    models[:2, 10:] += logarithms(counts[:2])
     expected = [models]
     for _ in range(2):
         trained = models.copy()
@@ -358,51 +375,52 @@ def test_two_rounds_of_the_defaults_by_hand():
         assert_close(states[2].tensors["velocity"][:2], velocity[:2])
 
 
-def test_who_tells_no_labels_is_taken_to_have_all_alike():
-    """It keeps a share in its own outputs, and in those of whom it helps."""
-    counts = np.array([[4, 2, 0], [1, 0, 3], [0, 5, 0]])
-    model = build_model("mlp", 0, features=2, outputs=3)
+def test_who_refuses_starts_without_a_prior_and_takes_part():
     silent = simulated(
-        classes(counts),
-        model,
-        behaviours={"a": lambda request, reply: {} if request.operation == "describe" else reply},
+        classes(COUNTS),
+        build_model("mlp", 0, features=2, outputs=3),
+        behaviours={"a": lambda request, reply: {} if request.operation == "add_prior" else reply},
     )
-    schema, coalitions = silent.schema, groups([["a", "b"], ["c"]])
-    initial = schema.drawn(4).repeat(3, 1)
-    method = EgoMix(ENDLESS, weighting="samples", **STILL)
-    before = method.start(silent, coalitions, initial, 5)
+    initial = silent.schema.drawn(4).repeat(3, 1)
+    method = EgoMix(ENDLESS)
+    before = method.start(silent, PAIR, initial, 5)
     assert [failure.participant for failure in before.failures] == [A]
-    apart, _ = Local(ENDLESS, keep_momentum=True).round(silent, [], before, seed=5)
-    mixed, _ = method.round(silent, coalitions, before, seed=5)
-    own = schema.unflatten(apart.parameters)["output.weight"]
-    ours = schema.unflatten(mixed.parameters)["output.weight"]
-    # Two of each class against one, none and three.
-    rows = torch.stack(
-        [(2 * own[0, 0] + own[1, 0]) / 3, own[0, 1], (2 * own[0, 2] + 3 * own[1, 2]) / 5]
-    )
-    torch.testing.assert_close(ours[0], rows)
-    torch.testing.assert_close(ours[1], rows)
+    assert torch.equal(before.parameters[0], initial[0])
+    assert not torch.equal(before.parameters[1], initial[1])
+    after, report = method.round(silent, PAIR, before, 5)
+    assert not report.failures
+    weights = silent.schema.unflatten(after.parameters)["output.weight"]
+    torch.testing.assert_close(weights[0], weights[1])
 
 
-def test_labels_are_not_asked_for_where_nothing_depends_on_them():
+def test_no_silo_is_asked_for_label_counts():
     asked = []
-    federation = next(lines(SIZES).federations())
-    whole = federation.call
-    federation.call = lambda requests: (
-        asked.append((sorted(requests), {one.operation for one in requests.values()}))
-        or whole(requests)
-    )
-    EgoMix(ENDLESS, weighting="samples", prior=False, by_class=False).start(
-        federation, groups(GROUPS), starts(4), 0
-    )
-    EgoMix(ENDLESS).start(federation, groups(GROUPS), starts(4), 0)
-    assert asked == [([], set()), (list(map(participant, "abc")), {"describe"})]
+
+    def operations(federation, **settings):
+        asked.clear()
+        whole = federation.call
+        federation.call = lambda requests: (
+            asked.extend((name.name, one.operation) for name, one in requests.items())
+            or whole(requests)
+        )
+        initial = federation.schema.drawn(0).repeat(len(federation.participants), 1)
+        EgoMix(ENDLESS, **settings).start(federation, PAIR, initial, 0)
+        return asked
+
+    model = build_model("mlp", 0, features=2, outputs=3)
+    assert operations(simulated(classes(COUNTS), model)) == [
+        ("a", "add_prior"),
+        ("b", "add_prior"),
+    ]
+    assert not operations(simulated(classes(COUNTS), model), prior=False)
+    # A regression has no classes.
+    assert not operations(next(lines(SIZES[:3]).federations()))
 
 
 def test_nothing_travels_against_an_edge_with_momentum_and_labels_either():
     counts = np.array([[4, 2, 1], [1, 2, 3], [2, 5, 1]])
     settings = TrainSettings(steps=3, batch_size=64, learning_rate=0.1, momentum=0.9)
-    edges = edges_of(("b", "a", 1.0), ("c", "b", 1.0), ("b", "c", 1.0))
+    edges = edges_of("ba", "cb", "bc")
     method = EgoMix(settings, benefit=edges)
     model, results = build_model("mlp", 0, features=2, outputs=3), []
     for first in ([4, 2, 1], [1, 0, 6]):
@@ -425,7 +443,7 @@ def test_nothing_travels_against_an_edge():
     one = lines((6, 3, 4), seed=1)
     inputs = one.data.samples.inputs[0].copy()
     inputs[one.data.silos[0].train] *= -1.5
-    edges = edges_of(("b", "a", 1.0), ("c", "b", 1.0), ("b", "c", 1.0))
+    edges = edges_of("ba", "cb", "bc")
     method = EgoMix(ENDLESS, benefit=edges)
     results = []
     for changed in (False, True):
@@ -441,6 +459,12 @@ def test_nothing_travels_against_an_edge():
 def test_the_benefit_graph_names_participants():
     federation = next(lines().federations())
     with pytest.raises(SettingsError, match="names 'z'"):
-        EgoMix(ENDLESS, benefit=edges_of(("z", "a", 1.0))).start(
+        EgoMix(ENDLESS, benefit=edges_of("za")).start(
             federation, groups([["a", "b"]]), starts(2), 0
         )
+
+
+@pytest.mark.parametrize("name", ["weighting", "sharpness", "by_class"])
+def test_a_setting_that_was_removed_is_named(name):
+    with pytest.raises(SettingsError, match=f"'{name}' was removed: .* leave it out"):
+        Wanted(("egomix",), {"egomix": {name: "samples"}})

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from fedegoists.federation import Describe, Failure, SimulatedFederation, TrainSettings
+from fedegoists.federation import SimulatedFederation, TrainSettings
 from fedegoists.federation.seam import MemoryKey
 from fedegoists.learning.data import Samples, SiloedData, SiloIndices
 from fedegoists.learning.models import build_model
@@ -17,7 +17,7 @@ from tests.silos import groups
 SIZES = (60, 30, 50, 40, 55, 35, 45)
 GROUPS = groups([["s1", "s2", "s3", "s6"], ["s4", "s5"], ["s0"]])
 TRAIN = TrainSettings(steps=3, batch_size=16, learning_rate=0.05, total_steps=18)
-PLAIN = {"own": "nothing", "keep_momentum": False, "outer": 0.0, "by_class": False}
+PLAIN = {"own": "nothing", "keep_momentum": False, "outer": 0.0}
 SUMMED = [
     ("local", {}),
     ("local", {"keep_momentum": True}),
@@ -114,31 +114,6 @@ def test_the_server_sees_no_single_model(name, settings):
         for seen in summing.seen:
             differences = (seen[: len(start[0])] - silo_models[k]).abs()
             assert (differences > 1e-6).float().mean() > 0.5, (k, name)
-
-
-def test_silos_that_hide_label_counts_mix_by_class_all_the_same():
-    class Silent(SummingFederation):
-        def call(self, requests, timeout=None):
-            return {
-                name: Failure(name, "refused", "no counts")
-                if isinstance(request, Describe)
-                else super(Silent, self).call({name: request}, timeout)[name]
-                for name, request in requests.items()
-            }
-
-    method = {"weighting": "samples", "prior": False}
-    group = groups([["s0", "s1", "s2", "s3"], ["s4"], ["s5"], ["s6"]])
-    results = []
-    for kind in (SimulatedFederation, Silent):
-        over = federation(kind)
-        start = over.schema.drawn(1).repeat(len(SIZES), 1)
-        made = METHODS["egomix"](TRAIN, **method)
-        results.append(run_method(made, over, group, start, RunSettings(rounds=4, seed=2)))
-    there, home = results
-    assert {failure.reason for _, failure in home.failures} == {"refused"}
-    np.testing.assert_allclose(
-        [row.value for row in home.rows], [row.value for row in there.rows], rtol=1e-3, atol=1e-5
-    )
 
 
 def test_fine_tuning_begins_with_the_models_at_home():

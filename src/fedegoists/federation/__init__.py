@@ -11,10 +11,12 @@ if TYPE_CHECKING:
         Evaluated,
         Gradients,
         Kept,
+        PriorAdded,
         Reply,
         Trained,
     )
     from fedegoists.federation.requests import (
+        AddPrior,
         Candidate,
         Deliver,
         Describe,
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
     from fedegoists.federation.simulated_federation import SimulatedFederation
 
 __all__ = [
+    "AddPrior",
     "Candidate",
     "Deliver",
     "Delivered",
@@ -58,6 +61,7 @@ __all__ = [
     "PartOfFederation",
     "Participant",
     "Personal",
+    "PriorAdded",
     "Repetition",
     "Reply",
     "Representation",

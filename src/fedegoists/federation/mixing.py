@@ -25,7 +25,6 @@ from fedegoists.federation.replies import Trained
 from fedegoists.federation.requests import Train
 from fedegoists.federation.seam import Failure, sorted_out
 from fedegoists.federation.validated import Validated
-from fedegoists.learning.model_registry import OUTPUT_LAYER
 from fedegoists.learning.parameters import ParameterSchema
 
 Rule = Literal["mean"]
@@ -107,10 +106,6 @@ class Sum:
     shown : bool
         Whether the server may see the mean. If not, and if the federation masks sums, only the
         receiver can read it, and takes the `step` at home.
-    by_class : mapping of Participant to fractions, optional
-        If given, output weights of a class are weighted, in addition, by each contributor's
-        fraction of samples of that class. Contributors that are not in the mapping count as having
-        all classes alike. A silo that masks uses the fractions of its own data, whatever is here.
     step : MixtureStep
         What a receiver does with a mean that is not shown.
     bound : float, optional
@@ -125,7 +120,6 @@ class Sum:
     weights: Mapping[Participant, float]
     receivers: tuple[Participant, ...]
     shown: bool = True
-    by_class: Mapping[Participant, Sequence[float]] | None = None
     step: MixtureStep = field(default_factory=MixtureStep)
     bound: float | None = None
     rule: Rule = "mean"
@@ -245,7 +239,7 @@ def mix_plain(
     return Mixed(
         names,
         trained,
-        means_of(federation.schema, names, replies, sums, contributed),
+        means_of(names, replies, sums, contributed),
         receivers(sums, replies),
         {name: reply.loss for name, reply in replies.items()},
         {name: reply.sample_passes for name, reply in replies.items()},
@@ -265,7 +259,6 @@ def receivers(sums: Sequence[Sum], answered: Container[Participant]) -> frozense
 
 
 def means_of(
-    schema: ParameterSchema,
     names: Sequence[Participant],
     answered: Container[Participant],
     sums: Sequence[Sum],
@@ -282,8 +275,11 @@ def means_of(
         columns = [position[name] for name in given]
         weights[np.ix_(rows, columns)] = list(given.values())
     device = vectors["parameters"].device
-    shares = _Shares(schema, names, torch.from_numpy(weights).to(device), sums[0].by_class)
-    return {name: shares.of(rows) for name, rows in vectors.items()}
+    totals = weights.sum(1, keepdims=True)
+    # Where no contributor answered, a participant keeps its own parameters.
+    shares = np.where(totals > 0, weights / np.maximum(totals, TINY), np.eye(len(names)))
+    of_vectors = torch.from_numpy(shares).to(device, torch.float32)
+    return {name: of_vectors.to(rows) @ rows for name, rows in vectors.items()}
 
 
 def check_sums(requests: Mapping[Participant, Train], sums: Sequence[Sum]) -> None:
@@ -296,8 +292,6 @@ def check_sums(requests: Mapping[Participant, Train], sums: Sequence[Sum]) -> No
         if seen.intersection(one.receivers):
             raise SettingsError("a participant that receives two means")
         seen.update(one.receivers)
-    if len({id(one.by_class) for one in sums}) > 1:
-        raise SettingsError("sums of one call with different fractions of classes")
 
 
 def shortened(starts: Tensor, trained: Tensor, bounds: Tensor) -> tuple[Tensor, Tensor]:
@@ -384,63 +378,6 @@ def with_withheld(schema: ParameterSchema, request: Train, mean: Tensor) -> Tens
     return torch.where(withheld, request.parameters.to(mean), mean)
 
 
-class _Shares:
-    """The shares of all participants' vectors in all means, as matrices."""
-
-    def __init__(
-        self,
-        schema: ParameterSchema,
-        names: Sequence[Participant],
-        weights: Tensor,
-        fractions: Mapping[Participant, Sequence[float]] | None,
-    ) -> None:
-        # Where no contributor answered, a participant keeps its own parameters.
-        itself = torch.eye(len(weights), device=weights.device, dtype=weights.dtype)
-        totals = weights.sum(1, keepdim=True)
-        shares = torch.where(totals > 0, weights / totals.clamp_min(TINY), itself)
-        self._shares, self._schema = shares.float(), schema
-        self._by_class: Tensor | None = None
-        if fractions is not None:
-            # Sizes are in the weights already, so these are fractions of own samples.
-            classes = output_classes(schema)
-            alike = [1 / classes] * classes
-            of_class = torch.tensor(
-                [list(fractions.get(name, alike)) for name in names], dtype=torch.float64
-            ).to(weights.device)
-            each = weights[:, :, None] * of_class
-            totals = each.sum(1, keepdim=True)
-            self._by_class = torch.where(
-                totals > 0, each / totals.clamp_min(TINY), itself[:, :, None]
-            ).float()
-
-    def of(self, rows: Tensor) -> Tensor:
-        """Return the means of some rows."""
-        means = self._shares.to(rows) @ rows
-        if self._by_class is None:
-            return means
-        for places, classes in output_places(self._schema, rows.device):
-            values = rows[:, places].reshape(len(rows), classes, -1)
-            together = torch.einsum("ijc,jcd->icd", self._by_class, values)
-            means[:, places] = together.reshape(len(rows), -1)
-        return means
-
-
-def output_classes(schema: ParameterSchema) -> int:
-    """Return how many outputs the last layer has; none if there is no such layer."""
-    shapes = dict(zip(schema.names, schema.shapes, strict=True))
-    return math.prod(shapes.get(f"{OUTPUT_LAYER}bias", (0,)))
-
-
-def output_places(schema: ParameterSchema, device: torch.device) -> list[tuple[Tensor, int]]:
-    """Return the places of weight and bias of the output layer, with the number of classes."""
-    classes = output_classes(schema)
-    return [
-        (schema.mask([name]).nonzero()[:, 0].to(device), classes)
-        for name in (f"{OUTPUT_LAYER}weight", f"{OUTPUT_LAYER}bias")
-        if name in schema.names and classes
-    ]
-
-
 def _known(schema: ParameterSchema, prefix: str) -> bool:
     return any(name.startswith(prefix) for name in schema.names)
 
@@ -454,45 +391,24 @@ def summed_names(train: Train) -> list[VectorName]:
     return ["parameters", "momentum"] if momentum else ["parameters"]
 
 
-def contribution(
-    schema: ParameterSchema,
-    vectors: Mapping[VectorName, Tensor],
-    fractions: Sequence[float] | None = None,
-) -> Tensor:
+def contribution(vectors: Mapping[VectorName, Tensor]) -> Tensor:
     """Return what a silo adds to a sum, as one vector, before it is weighted.
 
     Parameters
     ----------
     vectors : mapping of str to Tensor
         The silo's vectors after training.
-    fractions : sequence of float, optional
-        The silo's fraction of samples of each class, where output weights are mixed by class. They
-        are part of the sum, so that a mean can be taken, and hidden in it like all the rest.
 
     See Also
     --------
     mixture : the mean from a sum of contributions.
     """
     parts = list(vectors.values())
-    if fractions is not None:
-        of_class = torch.tensor(list(fractions), dtype=parts[0].dtype, device=parts[0].device)
-        for k, values in enumerate(parts):
-            parts[k] = own = values.clone()
-            for places, classes in output_places(schema, own.device):
-                weighted = own[places].reshape(classes, -1) * of_class[:, None]
-                own[places] = weighted.reshape(-1)
-        parts.append(of_class)
     return torch.cat(parts) if len(parts) > 1 else parts[0]
 
 
 def mixture(
-    schema: ParameterSchema,
-    names: Sequence[VectorName],
-    total: Tensor,
-    shares: float,
-    own: Mapping[VectorName, Tensor],
-    *,
-    by_class: bool = False,
+    schema: ParameterSchema, names: Sequence[VectorName], total: Tensor, shares: float
 ) -> dict[VectorName, Tensor]:
     """Return the means from a sum of contributions.
 
@@ -502,37 +418,15 @@ def mixture(
         The sum.
     shares : float
         The sum of the shares of the contributors that are in it.
-    own : mapping of str to Tensor
-        The receiver's own vectors, which stay where no contributor has samples of a class.
 
     Examples
     --------
     >>> schema = ParameterSchema(("w",), ((2,),))
-    >>> one = contribution(schema, {"parameters": torch.tensor([1.0, 2.0])})
-    >>> other = contribution(schema, {"parameters": torch.tensor([5.0, 2.0])})
-    >>> mixture(schema, ["parameters"], 0.25 * one + 0.75 * other, 1.0, {})
+    >>> one = contribution({"parameters": torch.tensor([1.0, 2.0])})
+    >>> other = contribution({"parameters": torch.tensor([5.0, 2.0])})
+    >>> mixture(schema, ["parameters"], 0.25 * one + 0.75 * other, 1.0)
     {'parameters': tensor([4., 2.])}
     """
-    size = schema.size
-    classes = output_classes(schema) if by_class else 0
-    if len(total) != len(names) * size + classes:
+    if len(total) != len(names) * schema.size:
         raise SettingsError(f"a sum of {len(total)} numbers for {len(names)} vectors")
-    of_class = total[len(names) * size :]
-    result: dict[VectorName, Tensor] = {}
-    for k, name in enumerate(names):
-        part = total[k * size : (k + 1) * size]
-        mean = part / shares
-        if by_class:
-            for places, _ in output_places(schema, total.device):
-                summed = part[places].reshape(classes, -1)
-                # Below the rounding of masked sums there is no class to speak of.
-                found = (of_class > SMALLEST_FRACTION)[:, None]
-                divided = summed / of_class.clamp_min(SMALLEST_FRACTION)[:, None]
-                kept = own[name][places].reshape(classes, -1)
-                mean[places] = torch.where(found, divided, kept).reshape(-1)
-        result[name] = mean
-    return result
-
-
-SMALLEST_FRACTION = 1e-6
-"""Classes with a smaller fraction of all samples are taken for absent in a masked sum."""
+    return dict(zip(names, torch.split(total / shares, schema.size), strict=True))

@@ -140,6 +140,20 @@ class Described(Reply):
         return None
 
 
+class PriorAdded(Reply):
+    """A model with the silo's prior in it.
+
+    Attributes
+    ----------
+    parameters : Tensor
+        The model, with zeros where parameters are personal.
+    """
+
+    vectors: ClassVar[tuple[str, ...]] = ("parameters",)
+    operation: Literal["add_prior"] = "add_prior"
+    parameters: ReplyVector
+
+
 class Kept(Reply):
     """A slot of the silo's memory was copied or emptied."""
 

@@ -1,4 +1,4 @@
-"""The requests to a silo: five operations, checked when they are made.
+"""The requests to a silo, checked when they are made.
 
 The same types are used by methods, by simulated silos, on the wire, and by a silo's own limits.
 """
@@ -18,12 +18,14 @@ from fedegoists.federation.replies import (
     Evaluated,
     Gradients,
     Kept,
+    PriorAdded,
     Reply,
     ReplyT,
     Split,
     Trained,
 )
 from fedegoists.federation.validated import Matrix, Tensors, Validated, Vector
+from fedegoists.learning.model_registry import OUTPUT_BIAS
 from fedegoists.learning.safe_choice import ChooseBy
 
 Count = Annotated[int, Field(ge=0, lt=2**53)]
@@ -540,6 +542,29 @@ class Describe(Request[Described]):
     operation: Literal["describe"] = "describe"
     direction: bool = False
     noise: Number = 0.0
+
+
+class AddPrior(OfModels[PriorAdded]):
+    """Add the logarithms of the silo's label shares to the bias of a model's output layer.
+
+    So that the bias need not be learned, as in logit adjustment (Menon et al., 2021). A model whose
+    layers have no output for each class stays as it is.
+
+    Attributes
+    ----------
+    noise : float
+        Standard deviation of Gaussian noise on the label counts.
+    """
+
+    replies: ClassVar[type[Reply]] = PriorAdded
+    operation: Literal["add_prior"] = "add_prior"
+    parameters: Vector
+    noise: Number = 0.0
+
+    @property
+    def stays(self) -> bool:
+        """Whether the bias is personal, so that nothing about labels leaves the silo."""
+        return self.personal is not None and OUTPUT_BIAS.startswith(self.personal.prefixes)
 
 
 class Keep(Request[Kept]):

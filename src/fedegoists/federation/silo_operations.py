@@ -25,8 +25,16 @@ from fedegoists.federation.batches import (
     stream_seed,
 )
 from fedegoists.federation.gradient_privacy import gaussian_noise
-from fedegoists.federation.replies import Described, Split
-from fedegoists.federation.requests import Describe, Evaluate, Gradient, Train, TrainSettings
+from fedegoists.federation.replies import Described, PriorAdded, Split
+from fedegoists.federation.requests import (
+    AddPrior,
+    Describe,
+    Evaluate,
+    Gradient,
+    Train,
+    TrainSettings,
+)
+from fedegoists.learning.model_registry import OUTPUT_BIAS
 from fedegoists.learning.parameters import ParameterSchema
 from fedegoists.learning.task import Task
 
@@ -297,6 +305,22 @@ def described(silo: Silo, request: Describe, seed: int) -> Described:
         labels=labels,
         direction=_direction(silo, rows) if request.direction else None,
     )
+
+
+def prior_added(silo: Silo, schema: ParameterSchema, request: AddPrior, seed: int) -> PriorAdded:
+    """Return a model whose output bias has the logarithms of the silo's label shares added.
+
+    With one more sample of each class, so that none has a share of zero.
+    """
+    labels = described(silo, Describe(noise=request.noise), seed).labels
+    classes = OUTPUT_BIAS in schema.names and int(schema.mask([OUTPUT_BIAS]).sum())
+    parameters = request.parameters
+    if labels is not None and len(labels) == classes:
+        counts = torch.tensor(labels, dtype=torch.float64)
+        shares = (counts + 1) / (counts.sum() + classes)
+        parameters = parameters.clone()
+        parameters[schema.mask([OUTPUT_BIAS]).to(parameters.device)] += shares.log().to(parameters)
+    return PriorAdded(parameters=parameters)
 
 
 def _direction(silo: Silo, rows: Tensor) -> Tensor:

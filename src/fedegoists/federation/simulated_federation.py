@@ -36,6 +36,7 @@ from fedegoists.federation.replies import (
     Trained,
 )
 from fedegoists.federation.requests import (
+    AddPrior,
     Deliver,
     Evaluate,
     Gradient,
@@ -407,6 +408,7 @@ class SimulatedFederation:
         if isinstance(first, Train) and first.settings.precision == "bf16" and self._network:
             # `vmap` cannot normalise batches of 16 bits, by fixed statistics neither.
             alone = self._network.normalises_batches and not self.engine.beside
+        alone = alone or isinstance(first, AddPrior)  # which goes through no network
         stacked = self._stacked and isinstance(first, OfModels) and not alone
         replies = self._computed(group, stacked=stacked)
         if isinstance(first, Train) and first.settings.halve and not first.noisy:

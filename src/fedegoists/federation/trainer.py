@@ -11,8 +11,15 @@ from torch import Tensor
 
 from fedegoists.errors import SettingsError
 from fedegoists.federation.replies import Evaluated, Gradients, Reply, ReplyT, Split, Trained
-from fedegoists.federation.requests import Describe, Evaluate, Gradient, Request, Train
-from fedegoists.federation.silo_operations import Silo, described, training_part
+from fedegoists.federation.requests import (
+    AddPrior,
+    Describe,
+    Evaluate,
+    Gradient,
+    Request,
+    Train,
+)
+from fedegoists.federation.silo_operations import Silo, described, prior_added, training_part
 from fedegoists.learning.parameters import ParameterSchema
 from fedegoists.learning.task import Task
 
@@ -73,6 +80,8 @@ def carried_out(trainer: Trainer, silo: Silo, request: Request[ReplyT], seed: in
         return trainer.gradients(silo, request, seed)
     if isinstance(request, Evaluate):
         return trainer.evaluate(silo, request, seed)
+    if isinstance(request, AddPrior):
+        return prior_added(silo, trainer.schema, request, seed)
     assert isinstance(request, Describe)
     return described(silo, request, seed)
 

@@ -24,6 +24,8 @@ AUTO = "auto"
 """Stands for the first network of the registry that suits the data."""
 OUTPUT_LAYER = "output."
 """Prefix of the names of the output layer's parameters, unless an entry says otherwise."""
+OUTPUT_BIAS = f"{OUTPUT_LAYER}bias"
+"""Name of the output layer's bias."""
 
 InputKind = Literal["table", "hourly", "images"]
 INPUT_SHAPES: dict[InputKind, tuple[tuple[int | None, ...], ...]] = {

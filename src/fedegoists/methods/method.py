@@ -9,6 +9,7 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import Field, dataclass, field, fields, replace
+from types import MappingProxyType
 from typing import Any, ClassVar, Protocol, Self
 
 import torch
@@ -193,6 +194,8 @@ class MethodSettings(ABC):
     at_home: tuple[Participant, ...] = ()
 
     key: ClassVar[str]
+    removed: ClassVar[Mapping[str, str]] = MappingProxyType({})
+    """Settings of earlier versions, and why they were removed."""
 
     @property
     def name(self) -> str:

@@ -50,7 +50,7 @@ class MethodEntry:
         What it asks each silo to tell about its data, besides the number of samples.
     paper : Paper, optional
         Where it is from.
-    benefit : {"unused", "edges", "weights"}
+    benefit : {"unused", "edges"}
         The part of the benefit graph that it gets as ``benefit``.
     coalitions : {"baseline", "final", "alone"}
         The coalitions it trains in: those of the baselines; those formed from the benefit graph;
@@ -74,7 +74,7 @@ class MethodEntry:
     summary: str
     server_sees: Sees
     paper: Paper | None = None
-    benefit: Literal["unused", "edges", "weights"] = "unused"
+    benefit: Literal["unused", "edges"] = "unused"
     coalitions: Literal["baseline", "final", "alone"] = "baseline"
     personal_output: bool = False
     splits: bool = False
@@ -220,9 +220,8 @@ METHOD_ENTRIES: dict[str, MethodEntry] = {
         "fedegoists.methods.egomix:EgoMix",
         "own mixture of contributors' models with an output layer that fits",
         "sums",
-        benefit="weights",
+        benefit="edges",
         coalitions="final",
-        describes="label counts, with the noise of its privacy level",
     ),
     "fedavgm": MethodEntry(
         "fedegoists.methods.fedavgm:FedAvgM",

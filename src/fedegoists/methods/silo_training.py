@@ -81,36 +81,25 @@ def train_silos(
     participants = federation.participants
     names = participants if names is None else names
     rows = state.parameters if rows is None else rows
-    position = {name: k for k, name in enumerate(participants)}
     requests = _requests(
         method, federation, state, seed, names, rows, settings, terms, momentum, first_step
     )
     replies, failures = sorted_out(federation.call(requests))
 
-    # A model that stays in its silo is zeros in the reply: its row is as before.
-    home = set(method.at_home)
+    def returned(before: Tensor, values: Mapping[Participant, Tensor | None]) -> Tensor:
+        return replaced(method, federation, before, values)
 
-    def returned(values: Mapping[Participant, Tensor | None]) -> dict[int, Tensor]:
-        return {
-            position[name]: own
-            for name, own in values.items()
-            if own is not None and name not in home
-        }
-
-    withheld = federation.schema.mask(method.personal) if method.personal else None
-    trained = returned({name: reply.parameters for name, reply in replies.items()})
-    moved = returned({name: reply.anchor for name, reply in replies.items()})
-    faster = returned({name: reply.momentum for name, reply in replies.items()})
+    momenta = {name: reply.momentum for name, reply in replies.items()}
     return LocalModels(
-        _replaced(rows, trained, withheld),
-        _replaced(rows, moved, withheld),
+        returned(rows, {name: reply.parameters for name, reply in replies.items()}),
+        returned(rows, {name: reply.anchor for name, reply in replies.items()}),
         {name: float(reply.samples) for name, reply in replies.items()},
         RoundReport(
             {name: reply.loss for name, reply in replies.items()},
             failures,
             {name: reply.sample_passes for name, reply in replies.items()},
         ),
-        None if momentum is None else _replaced(torch.zeros_like(rows), faster, withheld),
+        None if momentum is None else returned(torch.zeros_like(rows), momenta),
         {name: reply.shift for name, reply in replies.items() if reply.shift is not None},
     )
 
@@ -263,10 +252,23 @@ def coalition_sums(
     ]
 
 
-def _replaced(rows: Tensor, others: Mapping[int, Tensor], withheld: Tensor | None) -> Tensor:
-    """Return rows with some replaced, except for the numbers that silos withhold."""
-    which = [k in others for k in range(len(rows))]
-    return replaced_rows(rows, which, [others[k] for k in sorted(others)], withheld)
+def replaced(
+    method: Method,
+    federation: Federation,
+    rows: Tensor,
+    given: Mapping[Participant, Tensor | None],
+) -> Tensor:
+    """Return the models of all participants with those that silos gave, as far as they tell them.
+
+    A model that stays in its silo is zeros in the reply: its row is as before.
+    """
+    told = {
+        name: own for name, own in given.items() if own is not None and name not in method.at_home
+    }
+    which = [name in told for name in federation.participants]
+    withheld = federation.schema.mask(method.personal) if method.personal else None
+    others = [told[name] for name in federation.participants if name in told]
+    return replaced_rows(rows, which, others, withheld)
 
 
 def personal_parts(

@@ -65,6 +65,11 @@ class Wanted:
             method = METHOD_ENTRIES[name].load()
             declared = [setting.name for setting in method.declared()]
             for key in given:
+                if key in method.removed:
+                    raise SettingsError(
+                        f"{name}: the setting {key!r} was removed: {method.removed[key]}; leave it "
+                        "out"
+                    )
                 if key not in declared:
                     raise SettingsError(
                         f"{name} has no setting {key!r}; it has {', '.join(declared) or 'none'}"
@@ -163,7 +168,7 @@ def method_of(name: str, wanted: Wanted, repetitions: Repetitions, decisions: De
     entry = METHOD_ENTRIES[name]
     own = {**wanted.settings.get(name, {})}
     if entry.benefit != "unused":
-        own["benefit"] = decisions.edges if entry.benefit == "edges" else decisions.benefit
+        own["benefit"] = decisions.edges
     personal = wanted.personal
     if personal is None:
         classifies = repetitions.federation.task.name == "classification"

@@ -27,7 +27,6 @@ from fedegoists.federation.mixing import (
     VectorName,
     bounds_of,
     mixture,
-    output_classes,
     summed_names,
     with_withheld,
 )
@@ -254,8 +253,6 @@ class MaskedMixing:
             training=training,
         )
         length = len(summed_names(first)) * self._schema.size
-        if one.sums[0].by_class is not None:
-            length += output_classes(self._schema)
         one.collector = SumCollector(session.roster, agreement, length)
         return {
             name: MaskedTrain(
@@ -407,7 +404,7 @@ class MaskedMixing:
                 if share == 0 or not given.shown:
                     continue
                 total = decode(result.total, agreement.bits)
-                mean = mixture(self._schema, vectors, total, share, {})
+                mean = mixture(self._schema, vectors, total, share)
                 for name in given.receivers:
                     row, request = position[name], requests[name]
                     for vector, values in mean.items():
@@ -465,6 +462,5 @@ def _agreed_sum(
     return AgreedSum(
         members=members,
         weights=tuple(parts[name] for name in members),
-        by_class=one.by_class is not None,
         receiver=None if one.shown else site(one.receivers[0]),
     )

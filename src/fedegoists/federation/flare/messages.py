@@ -18,9 +18,11 @@ from fedegoists.federation.replies import (
     Failed,
     Gradients,
     Kept,
+    PriorAdded,
     Trained,
 )
 from fedegoists.federation.requests import (
+    AddPrior,
     Count,
     Deliver,
     Describe,
@@ -54,6 +56,7 @@ SiloRequest = (
     | Gradient
     | Evaluate
     | Describe
+    | AddPrior
     | Keep
     | Deliver
     | Advertise
@@ -68,6 +71,7 @@ SiloReply = (
     | Gradients
     | Evaluated
     | Described
+    | PriorAdded
     | Delivered
     | Kept
     | Failed
@@ -82,6 +86,7 @@ Operation = Literal[
     "loss_and_gradient",
     "evaluate",
     "describe",
+    "add_prior",
     "keep",
     "remember",
     "recall",

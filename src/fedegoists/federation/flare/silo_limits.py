@@ -18,7 +18,15 @@ from fedegoists.federation.flare.silo_settings import SiloSettings
 from fedegoists.federation.gradient_privacy import SHORTEST, cipher_normals
 from fedegoists.federation.privacy_loss import NoisyAnswers
 from fedegoists.federation.replies import Reply, Trained
-from fedegoists.federation.requests import Deliver, Describe, Evaluate, Gradient, OfModels, Train
+from fedegoists.federation.requests import (
+    AddPrior,
+    Deliver,
+    Describe,
+    Evaluate,
+    Gradient,
+    OfModels,
+    Train,
+)
 from fedegoists.federation.secure_sums.sum_requests import MaskedTrain
 from fedegoists.files import private_folder, write_bytes
 from fedegoists.learning.parameters import ParameterSchema
@@ -26,6 +34,10 @@ from fedegoists.learning.parameters import ParameterSchema
 ALWAYS = ("about", "remember", "recall", "deliver", *SETTING_UP, "unmask", "take")
 """Calls that are not among the operations of a silo.toml: they reveal nothing of any sample, but
 for deliveries, see `SiloGuard.tells_choice`."""
+
+
+ALLOWED_AS = {"masked_train": "train", "add_prior": "describe"}
+"""What has to be among the operations of a silo.toml for calls of another name."""
 
 
 ROUNDS, EVALUATIONS = "rounds", "evaluations"
@@ -78,8 +90,8 @@ class SiloGuard:
             raise RefusedError("only the coordinator may ask")
         if call.operation == "about":
             return
-        operation = "train" if call.operation == "masked_train" else call.operation
-        if operation not in (*ALWAYS, *limits.operations):
+        operation = ALLOWED_AS.get(call.operation, call.operation)
+        if operation not in (*ALWAYS, *limits.operations) and not _tells_nothing(call):
             raise RefusedError(f"{call.operation} is not among the operations allowed here")
         base = call.model.partition("(")[0]  # without its settings
         if limits.models is not None and not {call.model, base} & set(limits.models):
@@ -153,7 +165,7 @@ class SiloGuard:
         if isinstance(carried_out, Evaluate):
             answers = NoisyAnswers(carried_out.noise, 1.0, len(carried_out.rows))
             return [PrivacyEntry(carried_out.split, "evaluate", answers)]
-        if isinstance(carried_out, Describe):
+        if isinstance(carried_out, Describe | AddPrior):
             return [PrivacyEntry("train", "describe", NoisyAnswers(carried_out.noise))]
         if isinstance(carried_out, Deliver):
             return [PrivacyEntry("validation", "evaluate", NoisyAnswers(0.0))]
@@ -322,7 +334,7 @@ class SiloGuard:
         if isinstance(request, Evaluate):
             bound = _smaller(request.bound, privacy.loss_bound)
             return request.changed(noise=max(request.noise, privacy.evaluation_noise), bound=bound)
-        if isinstance(request, Describe):
+        if isinstance(request, Describe | AddPrior):
             return request.changed(noise=max(request.noise, privacy.count_noise))
         return request
 
@@ -353,6 +365,12 @@ class SiloGuard:
                 if value is not None
             }
         )
+
+
+def _tells_nothing(call: Call) -> bool:
+    """Return whether a call only changes models that stay in the silo, by its own label shares."""
+    stay = [isinstance(one.request, AddPrior) and one.request.stays for one in call.asked]
+    return all(stay) and bool(stay)
 
 
 def _represents(request: SiloRequest) -> bool:

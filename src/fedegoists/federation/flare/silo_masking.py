@@ -16,16 +16,10 @@ from fedegoists.federation.flare.messages import SiloRequest
 from fedegoists.federation.flare.silo_secret import STATE_FOLDER, silo_key
 from fedegoists.federation.flare.silo_settings import SiloSettings
 from fedegoists.federation.flare.upload_memory import UploadMemory
-from fedegoists.federation.mixing import (
-    VectorName,
-    contribution,
-    mixture,
-    output_classes,
-    summed_names,
-)
+from fedegoists.federation.mixing import VectorName, contribution, mixture, summed_names
 from fedegoists.federation.participant import Participant
 from fedegoists.federation.replies import Kept, Reply, Trained
-from fedegoists.federation.requests import Describe, Train
+from fedegoists.federation.requests import Train
 from fedegoists.federation.seam import Failure
 from fedegoists.federation.secure_sums.agreed_training import (
     agreed_seed,
@@ -120,7 +114,7 @@ class SiloMasking:
     """
 
     def __init__(self, kit: Path, settings: SiloSettings, log: logging.Logger) -> None:
-        self._kit, self._settings, self._log = kit, settings, log
+        self._kit, self._log = kit, log
         limits = settings.limits
         self._policy = SumPolicy(fewest=limits.fewest_members, largest_weight=limits.largest_weight)
         self._known: SiloSums | None = None
@@ -272,20 +266,16 @@ class SiloMasking:
         trained: TrainedAtHome,
         leaving: Leaving,
     ) -> MaskedTrained:
-        sums, agreement, schema = self._sums, request.agreement, federation.schema
+        sums, agreement = self._sums, request.agreement
         reply = leaving(trained.request, trained.reply)
         added, norm = added_vectors(federation, trained, request.bound, reply)
         added = self._in_company(federation, agreement, trained, added)
-        exact = {vector: values.cpu().double() for vector, values in added.items()}
-        encoded = {}
-        for index, one in enumerate(agreement.sums):
-            if sums.site in one.members:
-                fractions = (
-                    class_fractions(federation, name, self._settings) if one.by_class else None
-                )
-                whole = contribution(schema, exact, fractions)
-                weight = one.weights[one.members.index(sums.site)]
-                encoded[index] = encode(whole, weight, agreement.bits)
+        whole = contribution(added).cpu().double()
+        encoded = {
+            index: encode(whole, one.weights[one.members.index(sums.site)], agreement.bits)
+            for index, one in enumerate(agreement.sums)
+            if sums.site in one.members
+        }
         masked, offer = sums.masked(agreement, request.sealed, encoded)
         self._pending.pop(name, None)
         if trained.kept is not None:
@@ -363,13 +353,9 @@ class SiloMasking:
         if not share > 0:
             raise SumError("a mean without contributors")
         names = summed_names(trained.request)
-        if len(total) != len(names) * schema.size + one.by_class * output_classes(schema):
+        if len(total) != len(names) * schema.size:
             raise SumError("a mean of another length")
-        own, _ = added_vectors(federation, trained)
-        exact = {vector: values.cpu().double() for vector, values in own.items()}
-        means = mixture(
-            schema, names, decode(total, agreement.bits), share, exact, by_class=one.by_class
-        )
+        means = mixture(schema, names, decode(total, agreement.bits), share)
         del self._pending[name]
         rounded = {vector: values.float() for vector, values in means.items()}
         if not all(bool(torch.isfinite(values).all()) for values in rounded.values()):
@@ -390,21 +376,3 @@ class SiloMasking:
     def _refusal(self, name: Participant, request: SiloRequest, error: SumError) -> Failure:
         self._log.warning("refused %s in a masked sum: %s", request.operation, error)
         return Failure(name, "refused", str(error)[:400])
-
-
-def class_fractions(
-    federation: SimulatedFederation, name: Participant, settings: SiloSettings
-) -> list[float]:
-    """Return the fraction of each class among a silo's training samples, as it tells them.
-
-    Equal ones where the silo tells nothing about its labels. The noise is the same as in its answer
-    to `Describe`: otherwise their difference, or a mean, would wear it off.
-    """
-    classes = output_classes(federation.schema)
-    labels = None
-    if "describe" in settings.limits.operations:
-        reply = federation.call({name: Describe(noise=settings.privacy.count_noise)})[name]
-        labels = None if isinstance(reply, Failure) else reply.labels
-    if labels is None or len(labels) != classes:
-        return [1 / classes] * classes
-    return [count / sum(labels) for count in labels]

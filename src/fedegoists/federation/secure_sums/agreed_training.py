@@ -8,7 +8,7 @@ from collections.abc import Collection
 from torch import Tensor
 
 from fedegoists.federation.requests import Train
-from fedegoists.federation.secure_sums.sum_messages import Agreement
+from fedegoists.federation.secure_sums.sum_messages import AgreedSum, Agreement
 from fedegoists.learning.parameters import ParameterSchema
 
 SHORTEST_NOISE = 0.5
@@ -50,9 +50,15 @@ def agreed_seed(train: Train, agreement: Agreement) -> str:
     The seed does not depend on keys, so that a run that is continued draws the batches that it
     would have drawn.
     """
-    sums = "\n".join(one.model_dump_json() for one in agreement.sums)
+    sums = "\n".join(map(_written, agreement.sums))
     content = f"fedegoists batches\n{train.seed!r}\n{agreement.sites}\n{sums}"
     return hashlib.sha256(content.encode()).hexdigest()
+
+
+def _written(one: AgreedSum) -> str:
+    """Return a sum as before mixing by class was removed, so that batches stay the same."""
+    parts = {"members": one.members, "weights": one.weights, "by_class": False}
+    return json.dumps({**parts, "receiver": one.receiver}, separators=(",", ":"))
 
 
 def company_of(agreement: Agreement, site: str, present: Collection[str] | None = None) -> str:

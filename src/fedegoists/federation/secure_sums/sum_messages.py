@@ -172,17 +172,12 @@ class AgreedSum(Validated):
         The members with a part in it.
     weights : tuple of float
         Of each member; all together at most one.
-    by_class : bool
-        Whether members weight the outputs of a class by their fraction of its samples. The
-        fractions are added up like the rest, and as hidden. Only in sums with a receiver: where one
-        member alone has samples of a class, its outputs for the class are the sum.
     receiver : str, optional
         The only member that can read the sum; everybody, the server included, if left out.
     """
 
     members: Annotated[tuple[Site, ...], Field(min_length=1, max_length=MOST_MEMBERS)]
     weights: tuple[Weight, ...]
-    by_class: bool = False
     receiver: Site | None = None
 
     @model_validator(mode="after")
@@ -308,11 +303,6 @@ class SumPolicy(Validated):
                 if weight > 0 and site in present
             }
             hiding = {site: own for site, own in parts.items() if site != one.receiver}
-            if one.by_class and one.receiver is None:
-                raise SumError(
-                    "outputs that are mixed by class, in a sum that is shown, tell those of one "
-                    "member that alone has samples of a class"
-                )
             if one.receiver is None:
                 self._check_hidden(hiding, len(hiding))
             elif hiding:
