@@ -234,7 +234,7 @@ def test_the_page_of_decisions_is_derived_from_its_rows():
 
 def test_every_cell_has_its_own_name_and_all_of_its_group(store):
     names = store.digests()
-    assert len(names) == 16_963
+    assert len(names) == 19_854
     assert store.unpacked() == []
     for name in names:
         content = store.load(name)
@@ -337,7 +337,7 @@ def test_images_of_the_readme_are_those_of_the_cells(store):
     part = text.split("### With corrected methods")[1].split("Five points over Local")[0]
     rows = [line.split(" | ") for line in part.splitlines() if line.startswith("| ")]
     shown = {row[0].removeprefix("| "): [x.removesuffix(" |") for x in row[1:]] for row in rows}
-    assert len(shown) == 1 + 11
+    assert len(shown) == 1 + 22
     for column, where in enumerate(shown.pop("method")):
         data, distribution = where.lower().replace("-", "").split(", ")
         table = TABLES[f"table{1 if data == 'cifar10' else 2}-corrected"]
