@@ -4,6 +4,8 @@
 #   reproduction/one-gpu.sh OUT SECONDS [further options of `python -m reproduction`, such as --bf16]
 #
 # Corrected tables come first: 1, 2 and 5 with all methods and ten repetitions, then PFLlib's settings. TABLES names others, or fewer.
+# STEPS, with semicolons between them, are tables and options that each worker goes through instead, again and
+# again; it waits for nobody: STEPS="table2-corrected --only alpha=0.2 --methods fedprox-wide,fedprox-wide+ft; pfllib".
 # BEFORE=1 trains the tables from before the corrections instead, with the methods as they are now: their
 # committed cells are of older code, and `--resume` keeps these.
 # Run it in the root of a checkout. FEDEGOISTS_DATA names the folder with data, PYTHON the interpreter (python3).
@@ -22,7 +24,7 @@ for name in fedavg fedprox scaffold pfedme pfedhn feddisco pfedgraph fedora; do 
 trap 'kill $(jobs -p) 2>/dev/null; exit 130' INT TERM
 
 reproduce() { # TABLES AND OPTIONS
-  "${PYTHON:-python3}" -m reproduction tables "$@" --device cuda --out "$out" --resume "${options[@]}"
+  "${PYTHON:-python3}" -m reproduction tables "$@" --device "${DEVICE:-cuda}" --out "$out" --resume "${options[@]}"
 }
 
 step() {
@@ -41,7 +43,24 @@ step() {
 corrected=(${TABLES:-table2-corrected table1-corrected table5-corrected table4-corrected pfllib pfllib-augmented})
 
 corrected_worker() { # STACK
-  step "${corrected[@]}" --stack "$1"
+  if [[ -z ${STEPS:-} ]]; then
+    step "${corrected[@]}" --stack "$1"
+    return $failed
+  fi
+  local said each one left=yes
+  said=$(mktemp)
+  while [[ -n $left ]] && ((deadline - SECONDS >= 30)); do
+    left=
+    IFS=';' read -ra each <<<"$STEPS"
+    for one in "${each[@]}"; do
+      # Not quoted, so that it is split into words.
+      step $one --no-wait --stack "$1" 2>&1 | tee "$said"
+      if grep -qE 'are left|^out of time' "$said"; then left=yes; fi
+      if grep -q '^failed' "$said"; then failed=1 left=; fi
+    done
+    sleep 1
+  done
+  rm "$said"
   return $failed
 }
 
@@ -68,6 +87,11 @@ else
   for job in $(jobs -p); do wait "$job" || failed=1; done
 fi
 # Write all tables with the cells of all workers.
+if [[ -n ${STEPS:-} ]]; then
+  IFS=';' read -ra each <<<"$STEPS"
+  for one in "${each[@]}"; do reproduce $one --time-limit 0; done
+  exit $failed
+fi
 if [[ -z ${BEFORE:-} ]]; then
   reproduce "${corrected[@]}" --time-limit 0
   exit $failed
