@@ -21,6 +21,7 @@ from reproduction.free_rider_study import (
     read_losses,
     rider_page,
 )
+from reproduction.real_data_commands import origins
 
 
 def small(data_dir=None, seed=0):
@@ -113,6 +114,11 @@ def test_a_part_of_the_study_is_measured_and_not_again(tmp_path, monkeypatch):
     page = (tmp_path / "free-riders.md").read_text(encoding="utf-8")
     assert '`python -m reproduction free-riders heart --behaviour "one per cent"`' in page
     assert CliRunner().invoke(_application(), [*part, "--rule", "nothing"]).exit_code == 2
+    # Another task is added, and the page still says how the first one was measured.
+    first = ["free-riders", "synthetic-weak", "--behaviour", "honest", "--rule", "learned"]
+    assert CliRunner().invoke(_application(), [*first, "--out", str(tmp_path)]).exit_code == 0
+    commands = [line.split("`")[1] for line in origins((tmp_path / "free-riders.md").read_text())]
+    assert [command.split()[4] for command in commands] == ["heart", "heart", "synthetic-weak"]
 
 
 @pytest.mark.parametrize("page", sorted((RESULTS / "free-riders").glob("*.md")), ids=str)
@@ -121,4 +127,4 @@ def test_a_committed_page_is_derived_from_its_rows(page):
     rows = read_losses(page.with_suffix(".csv"))
     assert {one.task for one in rows} <= set(TASKS)
     assert {one.repetition for one in rows} == set(range(10))
-    assert rider_page(rows, written.splitlines()[-1]) == written
+    assert rider_page(rows, "\n\n".join(origins(written))) == written
