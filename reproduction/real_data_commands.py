@@ -249,8 +249,8 @@ def free_riders_command(
         text = rider_page(read_back(read_losses, content), "\n\n".join(told))
         _write(out, {table.name: content, page.name: text.encode()})
     if not page.exists():
-        told = origin(command, MOST_DIVISIONS, began, code)
-        _write(out, {page.name: rider_page(read_losses(table), told).encode()})
+        about = origin(command, MOST_DIVISIONS, began, code)
+        _write(out, {page.name: rider_page(read_losses(table), about).encode()})
 
 
 def known_alone(path: Path) -> list[Measured]:
