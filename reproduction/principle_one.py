@@ -23,6 +23,7 @@ import numpy as np
 from scipy.sparse.csgraph import connected_components
 
 from fedegoists.coalitions import form, verify
+from fedegoists.coalitions.array_types import Bools
 from fedegoists.coalitions.principles import Coalition
 from fedegoists.coalitions.welfare import welfare_by
 from fedegoists.files import csv_bytes, read_text
@@ -96,16 +97,26 @@ def best_without(benefits: Benefits, competition: CompetitionGraph) -> tuple[Par
     names = benefits.participants
     either = (benefits.weights + benefits.weights.T) / 2
     formed = form(BenefitGraph(either, names), competition)
-    place = {name: k for k, name in enumerate(names)}
-    parts: list[Coalition] = []
-    for group in formed.coalitions:
-        rows = [place[name] for name in group]
-        _, label = connected_components(either[np.ix_(rows, rows)] > 0, directed=False)
-        parts += [
-            tuple(name for name, own in zip(group, label, strict=True) if own == number)
-            for number in dict.fromkeys(label)
-        ]
-    return tuple(parts), formed.optimal
+    groups = positions(formed.coalitions, names)
+    parts = [part for group in groups for part in linked_parts(group, either > 0)]
+    return tuple(tuple(names[k] for k in part) for part in parts), formed.optimal
+
+
+def linked_parts(group: Sequence[int], ties: Bools) -> list[list[int]]:
+    """Return the parts of a coalition that no tie links; an equal search may leave them together.
+
+    Examples
+    --------
+    >>> ties = np.zeros((4, 4), dtype=bool)
+    >>> ties[0, 2] = ties[2, 0] = True
+    >>> linked_parts([0, 1, 2], ties)
+    [[0, 2], [1]]
+    """
+    _, label = connected_components(ties[np.ix_(group, group)], directed=False)
+    return [
+        [k for k, own in zip(group, label, strict=True) if own == number]
+        for number in dict.fromkeys(label)
+    ]
 
 
 def _best_of_values(values: CoalitionValues, competition: CompetitionGraph) -> Partition:

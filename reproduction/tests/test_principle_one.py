@@ -90,7 +90,7 @@ def test_partitions_of_values_are_the_best_by_brute_force(count, seed):
     rates = rng.normal(0.3, 0.6, (count, count)).clip(max=1)
     np.fill_diagonal(rates, 0)
     sizes, levels = rng.integers(20, 400, count), rng.uniform(0.1, 1, count)
-    values = CurveValues(sizes, levels, rates, names, slope_errors=levels)
+    values = CurveValues(sizes, levels, rates, names, slope_errors=10 * levels)
     rivals = np.triu(rng.random((count, count)) < 0.2, 1)
     competition = CompetitionGraph.from_numpy(rivals | rivals.T, names)
     free, _ = best_without(values, competition)
@@ -111,6 +111,14 @@ def test_partitions_of_values_are_the_best_by_brute_force(count, seed):
     kept, _ = best_with(values, competition)
     assert not verify(values, competition, kept, confidence=0.5).violations
     assert welfare_by(values, positions(kept, names)) == pytest.approx(valid)
+
+
+def test_nobody_is_in_company_for_what_rounding_may_add():
+    rates = [[0, 0.5, 0], [0.5, 0, 0], [1e-13, 0, 0]]
+    values = CurveValues([100, 100, 100], [1, 1, 1], rates, NAMES)
+    assert best_without(values, NOBODY)[0] == (("a", "b"), ("c",))
+    pair = BenefitGraph.from_edges([("a", "b", 1)], NAMES)
+    assert best_without(pair, NOBODY)[0] == (("a", "b"), ("c",))
 
 
 def test_in_a_chain_nobody_gives_back_and_all_is_lost():
@@ -147,6 +155,7 @@ def test_competitors_in_company_are_refused():
 def test_random_graphs_share_their_draws():
     costs = random_costs([6], [0.2, 0.6, 1.0], [0.0, 0.5], 3)
     assert len(costs) == 18
+    assert random_costs([6], [0.2, 0.6, 1.0], [0.0, 0.5], 3) == costs
     assert all(one.proven and one.source == RANDOM for one in costs)
     place = {(one.number, one.density, one.competition): one for one in costs}
     for number in range(3):
