@@ -1,5 +1,7 @@
 """What one bad member costs the others."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from typer.testing import CliRunner
@@ -93,6 +95,9 @@ def test_the_page_has_a_line_for_every_method_and_rule():
     assert page.count("| fedavg | +0.000 (+0.000 to +0.000) |") == len(RULES)
     assert page.count("+0.100 (+0.100 to +0.100) |") == len(RULES)
     assert "| learned | 2 of 2 |" in page
+    # Losses of models that have diverged stay readable.
+    far = [replace(one, metric=-5e6) if one.behaviour == "flipped" else one for one in rows]
+    assert "| +5,000,001 (+5,000,001 to +5,000,001) |" in rider_page(far, "origin")
     # What is not measured yet is left open.
     part = rider_page([one for one in rows if one.behaviour in BEHAVIOURS[:2]], "origin")
     assert "| learned | 2 of 2 | 2 of 2 | – | – | – |" in part
