@@ -67,7 +67,8 @@ def _bindings(members: Sequence[MemberCost]) -> list[str]:
         lost = list(welfare_lost(once).values())
         riders, donors = (sum(one.role == role for one in once) for role in ("rider", "donor"))
         left = sum(one.members_with == 1 < one.members_without for one in once)
-        shown = f"{_shown(lost, 0.0, 2)}, {len(lost)} repetitions" if lost else "nothing to lose"
+        some = f"{_shown(lost, test_ratio(once), 2)}, {len(lost)} repetitions"
+        shown = some if lost else "nothing to lose"
         lines.append(
             f"| {first.task} | {first.source} | {changed} of {count} | {nobody[0]}, {nobody[1]} of "
             f"{count} | {riders} | {donors} | {left} of {len(once)} | {shown} |"
