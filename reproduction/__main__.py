@@ -38,6 +38,7 @@ def _application() -> typer.Typer:
             contribution_command,
             gains_command,
             larger_command,
+            principle_one_command,
             real_data_commands,
             table_commands,
         )
@@ -56,6 +57,7 @@ def _application() -> typer.Typer:
     gains_command.register(app)
     contribution_command.register(app)
     larger_command.register(app)
+    principle_one_command.register(app)
     return app
 
 

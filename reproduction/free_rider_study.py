@@ -70,6 +70,8 @@ INTERVALS = (
     "95 % intervals are over repetitions, by Student's t, and not corrected for patients that "
     "repetitions share."
 )
+DIVERGED = 1000.0
+"""From here on, losses are written without digits behind the point."""
 SCALE = 10.0
 FEWEST = 10
 """Training samples that a member with one per cent of them has at least."""
@@ -304,5 +306,10 @@ def _losses(losses: Sequence[Loss]) -> list[str]:
 def _shown(values: Sequence[float]) -> str:
     if not values:
         return MISSING
-    mean, low, high = interval(values)
-    return f"{mean:+.3f} ({low:+.3f} to {high:+.3f})"
+    mean, low, high = map(_number, interval(values))
+    return f"{mean} ({low} to {high})"
+
+
+def _number(value: float) -> str:
+    """Return a number with three digits behind the point, or none where models have diverged."""
+    return f"{value:+.3f}" if abs(value) < DIVERGED else f"{value:+,.0f}"

@@ -232,6 +232,7 @@ def free_riders_command(
     """
     began, code = time.monotonic(), commit()  # others may commit while this trains
     table, page = out / "free-riders.csv", out / "free-riders.md"
+    earlier = origins(read_text(page)) if page.exists() else []  # of parts that stay as they are
     parts = [f'--behaviour "{one}"' for one in behaviour or ()]
     parts += [f"--rule {one}" for one in rule or ()]
     command = " ".join(["free-riders", *(names or ()), *parts])
@@ -244,12 +245,12 @@ def free_riders_command(
         known += losses_of(task, behaviours=(behaves,), rules=(by,), tell=line)
         known.sort(key=lambda one: RIDDEN.index(one.task))
         content = losses_csv(known)
-        told = origin(command, MOST_DIVISIONS, began, code)
-        text = rider_page(read_back(read_losses, content), told)
+        told = [*earlier, origin(command, MOST_DIVISIONS, began, code)]
+        text = rider_page(read_back(read_losses, content), "\n\n".join(told))
         _write(out, {table.name: content, page.name: text.encode()})
     if not page.exists():
-        told = origin(command, MOST_DIVISIONS, began, code)
-        _write(out, {page.name: rider_page(read_losses(table), told).encode()})
+        about = origin(command, MOST_DIVISIONS, began, code)
+        _write(out, {page.name: rider_page(read_losses(table), about).encode()})
 
 
 def known_alone(path: Path) -> list[Measured]:

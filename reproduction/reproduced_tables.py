@@ -178,8 +178,9 @@ NOTES_ON_QUESTIONS = {
         "are the published ones, so there is no contrast to measure.",
     ),
     "principles": (
-        "What competition costs EgoMix is known to ±1.8 points here only, and the cost of the "
-        "first principle, that nobody rides free, is not measured.",
+        "What competition costs EgoMix is known to ±1.8 points here only. The cost of the first "
+        "principle, that nobody rides free, is measured "
+        "[elsewhere](../principle-one/principle-one.md), without images.",
     ),
 }
 

@@ -1,5 +1,7 @@
 """What one bad member costs the others."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from typer.testing import CliRunner
@@ -21,6 +23,7 @@ from reproduction.free_rider_study import (
     read_losses,
     rider_page,
 )
+from reproduction.real_data_commands import origins
 
 
 def small(data_dir=None, seed=0):
@@ -92,6 +95,9 @@ def test_the_page_has_a_line_for_every_method_and_rule():
     assert page.count("| fedavg | +0.000 (+0.000 to +0.000) |") == len(RULES)
     assert page.count("+0.100 (+0.100 to +0.100) |") == len(RULES)
     assert "| learned | 2 of 2 |" in page
+    # Losses of models that have diverged stay readable.
+    far = [replace(one, metric=-5e6) if one.behaviour == "flipped" else one for one in rows]
+    assert "| +5,000,001 (+5,000,001 to +5,000,001) |" in rider_page(far, "origin")
     # What is not measured yet is left open.
     part = rider_page([one for one in rows if one.behaviour in BEHAVIOURS[:2]], "origin")
     assert "| learned | 2 of 2 | 2 of 2 | – | – | – |" in part
@@ -113,6 +119,11 @@ def test_a_part_of_the_study_is_measured_and_not_again(tmp_path, monkeypatch):
     page = (tmp_path / "free-riders.md").read_text(encoding="utf-8")
     assert '`python -m reproduction free-riders heart --behaviour "one per cent"`' in page
     assert CliRunner().invoke(_application(), [*part, "--rule", "nothing"]).exit_code == 2
+    # Another task is added, and the page still says how the first one was measured.
+    first = ["free-riders", "synthetic-weak", "--behaviour", "honest", "--rule", "learned"]
+    assert CliRunner().invoke(_application(), [*first, "--out", str(tmp_path)]).exit_code == 0
+    commands = [line.split("`")[1] for line in origins((tmp_path / "free-riders.md").read_text())]
+    assert [command.split()[4] for command in commands] == ["heart", "heart", "synthetic-weak"]
 
 
 @pytest.mark.parametrize("page", sorted((RESULTS / "free-riders").glob("*.md")), ids=str)
@@ -121,4 +132,4 @@ def test_a_committed_page_is_derived_from_its_rows(page):
     rows = read_losses(page.with_suffix(".csv"))
     assert {one.task for one in rows} <= set(TASKS)
     assert {one.repetition for one in rows} == set(range(10))
-    assert rider_page(rows, written.splitlines()[-1]) == written
+    assert rider_page(rows, "\n\n".join(origins(written))) == written
