@@ -137,3 +137,54 @@ def test_dropping_one_single_drops_those_that_depend_on_it():
     benefit = BenefitGraph.from_edges(edges, list("abcd"))
     found = verify(benefit, CompetitionGraph([], list("abcd")), [[name] for name in "abcd"])
     assert [one.coalitions for one in found.mergers] == [(("c",), ("d",))]
+
+
+def copies(count):
+    """Copies of a – b – c, of which a and c compete, and their coalitions {a, b} and {c}."""
+    names = [f"{letter}{k}" for k in range(count) for letter in "abc"]
+    edges = [
+        (f"{one}{k}", f"{other}{k}", 1)
+        for k in range(count)
+        for one, other in ("ab", "ba", "bc", "cb")
+    ]
+    graph = BenefitGraph.from_edges(edges, names)
+    rivals = CompetitionGraph([(f"a{k}", f"c{k}") for k in range(count)], names)
+    return graph, rivals, [group for k in range(count) for group in ([f"a{k}", f"b{k}"], [f"c{k}"])]
+
+
+def test_what_is_not_linked_is_searched_for_mergers_by_itself():
+    """All at once, 200 copies would have 2^200 cases."""
+    graph, rivals, coalitions = copies(200)
+    assert verify(graph, rivals, coalitions, budget=1000).ok
+    apart = [[name] for group in coalitions[:2] for name in group] + coalitions[2:]
+    (found,) = verify(graph, rivals, apart, budget=1000).mergers
+    assert {name[1:] for group in found.coalitions for name in group} == {"0"}
+
+
+@given(graphs(min_n=1), graphs(min_n=1))
+@settings(max_examples=100, deadline=None)
+def test_two_consortia_side_by_side_are_stable_if_both_are(one, other):
+    alone = [
+        verify(*pair, [[name] for name in pair[0].participants], budget=None)
+        for pair in (one, other)
+    ]
+    names = [
+        f"{k}{name}" for k, (graph, _) in enumerate((one, other)) for name in graph.participants
+    ]
+    edges = [
+        (f"{k}{source}", f"{k}{target}", weight)
+        for k, (graph, _) in enumerate((one, other))
+        for source, target, weight in graph.edges()
+    ]
+    pairs = [
+        (f"{k}{a}", f"{k}{b}")
+        for k, (_, rivals) in enumerate((one, other))
+        for a, b in rivals.pairs
+    ]
+    together = verify(
+        BenefitGraph.from_edges(edges, names),
+        CompetitionGraph(pairs, names),
+        [[name] for name in names],
+        budget=None,
+    )
+    assert together.stable is all(found.stable for found in alone)

@@ -19,7 +19,8 @@ What these mean under coalition values is checked in `value_principles`.
 
 import math
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from array import array
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Literal
@@ -383,8 +384,12 @@ def merger(
     a merger. Otherwise take a coalition that has competitors in the set: a merger is either without
     it, or without all of those; look at both cases.
 
+    A set that falls into parts without benefit edges between them is looked at part by part: the
+    part of a merger that has one of its edges is a merger by itself.
+
     Where at least k members are demanded, a set that has fewer altogether holds no merger, and a
     big coalition can be part of a merger without any benefit edge, only to make it large enough.
+    So with k above two, sets are not divided.
     """
     everybody = range(len(partition))  # coalitions by number from here on
     home = {name: c for c in everybody for name in partition[c]}
@@ -407,8 +412,28 @@ def merger(
         return group
 
     def packed(group: set[int]) -> bytes:
-        """Return a case as bytes while it waits: thousands of sets would fill the memory."""
+        """Return a case as bytes while it waits: thousands of sets would fill the memory.
+
+        The numbers of a few coalitions and a 2 behind them, or a 0 or 1 for every coalition.
+        """
+        if 4 * len(group) < len(partition):
+            return array("I", group).tobytes() + b"\2"
         return bytes(c in group for c in everybody)
+
+    def unpacked(case: bytes) -> set[int]:
+        if case[-1] == 2:
+            return set(array("I", case[:-1]))
+        return {c for c, inside in enumerate(case) if inside}
+
+    def parts_of(group: set[int]) -> Iterator[set[int]]:
+        left = set(group)
+        while left:
+            part, new = set(), {left.pop()}
+            while new:
+                part |= new
+                new = {other for c in new for other in benefits[c] | benefited[c]} & left
+                left -= new
+            yield part
 
     cases = [packed(set(everybody))]
     looked_at = 0
@@ -416,7 +441,7 @@ def merger(
         looked_at += 1
         if (budget is not None and looked_at > budget) or time.perf_counter() > deadline:
             return None, False
-        group = supported({c for c, inside in enumerate(cases.pop()) if inside})
+        group = supported(unpacked(cases.pop()))
         # A coalition without an edge into the group adds nothing to any merger but members.
         linked = {
             c
@@ -424,14 +449,16 @@ def merger(
             if not (benefits[c].isdisjoint(group) and benefited[c].isdisjoint(group))
         }
         if fewest_members <= 2:
-            group = linked
+            group, *others = [*parts_of(linked)] or [linked]
+            cases += map(packed, others)
+            linked = group
         if not linked or sum(len(partition[c]) for c in group) < fewest_members:
             continue
         disputed = max(group, key=lambda c: (len(competes[c] & group), c))
         if not competes[disputed] & group:
-            others = sorted(group - linked)
+            fillers = sorted(group - linked)
             while sum(len(partition[c]) for c in linked) < fewest_members:
-                linked.add(others.pop(0))
+                linked.add(fillers.pop(0))
             return tuple(partition[c] for c in sorted(linked)), True
         cases.append(packed(group - {disputed}))
         cases.append(packed(group - competes[disputed]))

@@ -10,7 +10,7 @@ import sys
 
 import pytest
 
-from fedegoists import Certificate, CompetitionGraph, CurveValues, form
+from fedegoists import BenefitGraph, Certificate, CompetitionGraph, CurveValues, form
 from fedegoists.coalitions.proof import check
 from tests.instances import random_graphs
 
@@ -130,3 +130,22 @@ def test_an_objective_is_said_not_to_be_checked():
     fine, checked, _ = check.check(formation.certificate.to_json())
     assert fine
     assert not checked
+
+
+def test_mergers_are_searched_for_among_what_is_linked():
+    """All at once, 60 copies of a – b – c with a and c competing would have 2^60 cases."""
+    letters, edges, pairs = [], [], []
+    for k in range(60):
+        letters += [f"{one}{k}" for one in "abc"]
+        edges += [(f"{x}{k}", f"{y}{k}", 1.0) for x, y in ("ab", "ba", "bc", "cb")]
+        pairs.append((f"a{k}", f"c{k}"))
+    benefit = BenefitGraph.from_edges(edges, letters)
+    formation = form(benefit, CompetitionGraph(pairs, letters))
+    document = json.loads(formation.certificate.to_json())
+    assert formation.certificate.check().ok
+    graphs = check.BothGraphs(document)
+    groups = check.read_partition(graphs, document)
+    assert check.check_stable(graphs, groups, False, check.StepCount(20_000)) == "yes"
+    apart = [1 << i for group in groups[:2] for i in check.bits(group)] + groups[2:]
+    with pytest.raises(check.RefutedError, match="2 coalitions would gain"):
+        check.check_stable(graphs, apart, False, check.StepCount(20_000))

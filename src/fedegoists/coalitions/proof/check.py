@@ -350,8 +350,20 @@ def check_stable(graphs: BothGraphs, groups: list[int], optimal: bool, steps: St
                 if groups[k].bit_count() == 1 and not (gives[k] & case and takes[k] & case):
                     case &= ~(1 << k)
         linked = sum(1 << k for k in bits(case) if (gives[k] | takes[k]) & case)
-        if graphs.least <= 2:
-            case = linked
+        if graphs.least <= 2:  # then those that can merge are linked, or some of them are
+            case, left = 0, linked
+            while left:
+                if case:
+                    cases.append(case)
+                case, new = 0, left & -left
+                while new:
+                    steps.spend(new.bit_count())
+                    case, left = case | new, left & ~new
+                    near = 0
+                    for k in bits(new):
+                        near |= gives[k] | takes[k]
+                    new = near & left
+            linked = case
         if not linked or sum(groups[k].bit_count() for k in bits(case)) < graphs.least:
             continue
         worst = max(bits(case), key=lambda k: (rivals[k] & case).bit_count())
