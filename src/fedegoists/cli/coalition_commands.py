@@ -49,6 +49,7 @@ from fedegoists.coalitions.core_stability import BLOCKING_BUDGET
 from fedegoists.coalitions.drawing import render
 from fedegoists.coalitions.formation_options import DEFAULT_SCENARIOS, Risk
 from fedegoists.coalitions.forming import check_values_options
+from fedegoists.coalitions.principles import CHECK_LIMIT
 from fedegoists.coalitions.proof import check as stand_alone_checker
 from fedegoists.coalitions.sensitivity import DEFAULT_LIMIT
 from fedegoists.errors import (
@@ -334,7 +335,7 @@ def verify_command(
     time_limit: Annotated[
         float,
         typer.Option(metavar="SECONDS", min=0.01, help="Time for the whole check."),
-    ] = 10.0,
+    ] = CHECK_LIMIT,
     commitment: Annotated[
         str | None,
         typer.Option(metavar="HASH", help="The published commitment, if a part of it is opened."),

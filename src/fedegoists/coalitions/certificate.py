@@ -28,6 +28,7 @@ from fedegoists.coalitions.formation import Formation, positions
 from fedegoists.coalitions.formation_options import FormationMethod, Objective
 from fedegoists.coalitions.partition_search import search_best
 from fedegoists.coalitions.principles import (
+    CHECK_LIMIT,
     DEFAULT_BUDGET,
     Coalition,
     Verification,
@@ -268,7 +269,7 @@ class Certificate:
         self,
         *,
         budget: int | None = DEFAULT_BUDGET,
-        time_limit: float = 10.0,
+        time_limit: float = CHECK_LIMIT,
         fewest_members: int | None = None,
     ) -> CertificateCheck:
         """Derive all claims of the certificate again.

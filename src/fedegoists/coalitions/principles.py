@@ -44,6 +44,9 @@ MOST_NAMES = 50
 DEFAULT_BUDGET = 100_000
 """Sets of coalitions that the check for mergers looks at before it says "not proven"."""
 
+CHECK_LIMIT = 60.0
+"""Seconds for the whole check of a certificate, as in the stand-alone program."""
+
 
 def named(coalition: Sequence[str]) -> str:
     """Return a coalition as a text, of bounded length.

@@ -149,3 +149,16 @@ def test_mergers_are_searched_for_among_what_is_linked():
     apart = [1 << i for group in groups[:2] for i in check.bits(group)] + groups[2:]
     with pytest.raises(check.RefutedError, match="2 coalitions would gain"):
         check.check_stable(graphs, apart, False, check.StepCount(20_000))
+
+
+def test_it_reads_a_certificate_from_standard_input():
+    formation = form(*instance(random.Random(3)))
+    done = subprocess.run(
+        [sys.executable, check.__file__, "-"],
+        input=formation.certificate.to_json(),
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("ok     unchanged: yes")

@@ -1008,7 +1008,7 @@ def answer(name: str, lines: list[str]) -> int:
     """Check a file, and add what is found to the lines; return the exit status."""
     checked = True
     try:
-        with Path(name).open("rb") as file:
+        with sys.stdin.buffer if name == "-" else Path(name).open("rb") as file:
             content = file.read(MOST_BYTES + 1)  # a device may have no end
         if len(content) > MOST_BYTES:
             raise LimitError(f"the file has more than {MOST_BYTES:,} bytes")
@@ -1030,7 +1030,7 @@ def answer(name: str, lines: list[str]) -> int:
 def main() -> int:
     """Check the certificate that the command line names."""
     parser = argparse.ArgumentParser(description="Check a certificate of coalitions.")
-    parser.add_argument("certificate")
+    parser.add_argument("certificate", help="the file, or - for standard input")
     about = "end after so many seconds (default: %(default)s)"
     parser.add_argument("--time-limit", type=float, default=60.0, metavar="SECONDS", help=about)
     given = parser.parse_args()
