@@ -198,7 +198,7 @@ class Job:
         few = FEWEST_SUMS * threads <= sums <= MOST_SUMS * threads
         return few and read <= MOST_READ * threads and width < 72 * inputs
 
-    def compile(self, values: Values) -> None:
+    def prepare(self, values: Values) -> None:
         """Compile the kernel with a tuning, into Triton's cache."""
         with suppress(Exception), self.tuned(values):
             self.run()
@@ -262,7 +262,7 @@ def compile_share(which: list[tuple[str, int, str]], k: int, shares: int) -> Non
     """Compile every so many of all candidates."""
     jobs = [job for one in which for job in jobs_of(*one)]
     for job, values in [(one, values) for one in jobs for values in one.candidates()][k::shares]:
-        job.compile(values)
+        job.prepare(values)
 
 
 def jobs_of(name: str, networks: int, precision: str) -> list[Job]:

@@ -4,8 +4,12 @@ import importlib.util
 import os
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
+import torch
+
+from fedegoists.learning import stacked_cnn
 
 CHECK = """
 import torch
@@ -85,6 +89,28 @@ else:
     torch.testing.assert_close(ours[0], gradients, **close)
 print("the same")
 """
+
+
+def test_kernels_are_not_used_where_triton_fails(monkeypatch, caplog):
+    """Such as without a C compiler; the reason is said once."""
+    device = torch.device("cuda", 7)
+    assert not stacked_cnn.kernels_work(torch.device("cpu"))
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _: object())
+
+    def fails(_):
+        raise RuntimeError("Failed to find C compiler.\nSet CC.")
+
+    monkeypatch.setattr(torch.cuda, "device", fails)
+    monkeypatch.setitem(
+        sys.modules, "fedegoists.learning.cnn_kernels", SimpleNamespace(descend=None)
+    )
+    stacked_cnn.kernels_work.cache_clear()
+    assert not stacked_cnn.kernels_work(device)
+    assert not stacked_cnn.kernels_work(device)
+    assert [one.message for one in caplog.records] == [
+        "kernels for GPUs are not used, which is slower: Triton fails (Failed to find C compiler.)"
+    ]
+    stacked_cnn.kernels_work.cache_clear()
 
 
 needs_triton = pytest.mark.skipif(

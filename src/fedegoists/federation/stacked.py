@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from itertools import islice
 from typing import cast
 
@@ -63,12 +64,12 @@ from fedegoists.federation.stacked_tensors import (
     beside,
     cosine_gradient,
     descend_at_once,
-    descends_at_once,
     divided,
     padded,
     padded_weights,
 )
 from fedegoists.learning.network import Network
+from fedegoists.learning.stacked_cnn import kernels_work
 from fedegoists.learning.task import Task
 
 
@@ -119,11 +120,14 @@ class StackedSilos:
         self, requests: Sequence[Request[Reply]], seeds: Sequence[int]
     ) -> Sequence[Reply | Problem]:
         """Carry out one request of each silo; they are alike but for their tensors."""
-        if isinstance(requests[0], Train):
-            return self.train(cast("Sequence[Train]", requests), seeds)
-        if isinstance(requests[0], Gradient):
-            return self.gradients(cast("Sequence[Gradient]", requests), seeds)
-        return self.evaluate(cast("Sequence[Evaluate]", requests), seeds)
+        device = self._silos[0].targets.device
+        # Kernels and graphs are for the present GPU, which need not be that of the silos.
+        with torch.cuda.device(device) if device.type == "cuda" else nullcontext():
+            if isinstance(requests[0], Train):
+                return self.train(cast("Sequence[Train]", requests), seeds)
+            if isinstance(requests[0], Gradient):
+                return self.gradients(cast("Sequence[Gradient]", requests), seeds)
+            return self.evaluate(cast("Sequence[Evaluate]", requests), seeds)
 
     def train(self, requests: Sequence[Train], seeds: Sequence[int]) -> list[Trained | Problem]:
         """Train every silo from its parameters."""
@@ -280,7 +284,9 @@ class StackedSilos:
             state["noise_step"].add_(1)
         decay = settings.weight_decay if settings.optimiser != "adamw" else 0.0
         # Memory limits this part of a step on a GPU: one pass instead of five.
-        fused = settings.optimiser == "sgd" and "pace" not in state and descends_at_once(parameters)
+        fused = (
+            settings.optimiser == "sgd" and "pace" not in state and kernels_work(parameters.device)
+        )
         if decay and not fused:
             gradients = gradients + decay * parameters
         if "pull" in state:

@@ -1,6 +1,5 @@
 """The tensors of many silos at once: padded plans, added terms, and steps captured on a GPU."""
 
-import importlib.util
 from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
@@ -98,11 +97,6 @@ def cosine_gradient(rows: Tensor, targets: Tensor) -> Tensor:
     product = (rows * targets).sum(1, keepdim=True)
     gradient = targets / (length * other) - product / (length**3 * other) * rows
     return torch.where((length > TINY) & (other > TINY), gradient, 0.0)
-
-
-def descends_at_once(parameters: Tensor) -> bool:
-    """Return whether `descend_at_once` can be used: on a GPU, with Triton."""
-    return parameters.is_cuda and importlib.util.find_spec("triton") is not None
 
 
 def descend_at_once(

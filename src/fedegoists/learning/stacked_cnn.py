@@ -1,8 +1,10 @@
 """Many small convolutional networks at once on a GPU, each with its own weights and images."""
 
 import importlib.util
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from typing import Any
 
 import torch
@@ -11,6 +13,8 @@ from torch import Tensor, nn
 from fedegoists.learning.models import SLOPE, CifarCNN, PFLlibCNN
 from fedegoists.learning.network import VECTORS
 from fedegoists.learning.parameters import ParameterSchema
+
+_LOG = logging.getLogger("fedegoists.kernels")
 
 SIDE = 32
 BLOCK = 1024
@@ -40,7 +44,7 @@ FORWARD: dict[Shape, Tuning] = {
     (torch.float32, 4, 32): (64, {"num_warps": 2}),
     (torch.float32, 32, 64): (32, {"num_warps": 2}),
 }
-# A WIDTH is the numbers of a patch in one part of the work; see `_Convolution`.
+# A WIDTH is the numbers of a patch in one part of the work of `convolution_weights`.
 WEIGHTS: dict[Shape, Tuning] = {
     (torch.bfloat16, 4, 16): (64, {"num_warps": 4, "WIDTH": 64}),
     (torch.bfloat16, 16, 32): (64, {"num_warps": 4, "WIDTH": 64}),
@@ -59,6 +63,29 @@ INPUTS: dict[Shape, Tuning] = {
 }
 
 
+@cache
+def kernels_work(device: torch.device) -> bool:
+    """Return whether kernels can be compiled and run on a device: a GPU, with Triton.
+
+    Triton needs a C compiler, and a GPU that is not too old. If it fails, a warning says so once,
+    and PyTorch's own operations are used.
+    """
+    if device.type != "cuda" or importlib.util.find_spec("triton") is None:
+        return False
+    try:
+        from fedegoists.learning.cnn_kernels import descend
+
+        with torch.cuda.device(device):
+            numbers = torch.ones(4, 8, device=device)
+            descend[(1,)](*numbers, 8, 0.5, 0.5, BLOCK=8)
+            # 1 − 1 · (0.5 + 1 + 0.5)
+            return bool((numbers[0] == -1).all())
+    except Exception as error:
+        reason = next(iter(str(error).splitlines()), "") or type(error).__name__
+        _LOG.warning("kernels for GPUs are not used, which is slower: Triton fails (%s)", reason)
+        return False
+
+
 class StackedCNN:
     """Outputs and gradients of many networks with two 5×5 convolutions and some linear layers.
 
@@ -68,8 +95,9 @@ class StackedCNN:
     Parameters
     ----------
     bf16 : bool
-        Whether images, activations and convolution weights have 16 bits instead of 32. With 32,
-        products are rounded by tensor cores, as in PyTorch's own convolutions on a GPU.
+        Whether images, activations and convolution weights have 16 bits instead of 32, and tensor
+        cores round the products of linear layers. With 32, they round those of convolutions, as in
+        PyTorch's own on a GPU.
     mean_strength : float
         How strongly means of representations are held, where vectors about these are parameters.
     """
@@ -96,9 +124,8 @@ class StackedCNN:
     @staticmethod
     def suits(pool: Tensor) -> bool:
         """Return whether these kernels can be used for a pool of samples."""
-        there = importlib.util.find_spec("triton") is not None
         images = pool.dtype == torch.uint8 and pool.shape[1:] == (SIDE, SIDE, 3)
-        return there and pool.device.type == "cuda" and images and pool.is_contiguous()
+        return images and pool.is_contiguous() and kernels_work(pool.device)
 
     def images(self, pool: Tensor, positions: Tensor, draws: Tensor | None = None) -> Tensor:
         """Return images of a pool of bytes as (network, image, row, column, four colours).
@@ -123,7 +150,7 @@ class StackedCNN:
 
     def outputs(self, parameters: Tensor, images: Tensor) -> Tensor:
         """Return (network, image, class) for each network's parameters (a row) and images."""
-        parts = self._schema.unflatten(parameters)
+        parts = self._schema.unflatten(parameters.contiguous())
         first, second = self._convolutions(parts)
         with _tensor_cores(self._number):
             hidden, _ = second.forward(first.forward(images)[0], flat=True)
@@ -149,7 +176,7 @@ class StackedCNN:
             The weights without those of classes, by which representations have a mean.
         """
         with _tensor_cores(self._number):
-            return self._gradients(parameters, images, targets, weights, plain)
+            return self._gradients(parameters.contiguous(), images, targets, weights, plain)
 
     def _gradients(
         self,
@@ -176,7 +203,7 @@ class StackedCNN:
         slope = logs.exp_().mul_(weights[..., None])
         slope.scatter_add_(-1, wanted, -weights[..., None])
         # Backwards through the linear layers: ∂W = slopeᵀ · inputs, ∂inputs = slope · W.
-        # What is about representations stands still, but for a shift.
+        # Of vectors about representations, a shift alone has a gradient.
         made = torch.zeros_like if self._about_representations else torch.empty_like
         gradients = made(parameters)
         found = self._schema.unflatten(gradients)
