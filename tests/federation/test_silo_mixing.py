@@ -153,7 +153,8 @@ def test_nothing_that_is_sent_moves_what_takes_no_part_in_sums():
             federation.silo_memory(A).slots["egomix"] = FIRST.clone()
             frozen = ("output.weight",)
             terms = LocalTerms(momentum=sent, anchor=sent, pull=0.5, frozen=frozen)
-            federation.call({A: request(personal=personal, terms=terms)})
+            steady = SETTINGS.changed(momentum=0.5)
+            federation.call({A: request(personal=personal, terms=terms).changed(settings=steady)})
             ends.append(federation.silo_memory(A).slots["egomix"][2])
         assert ends[0] == ends[1]
 

@@ -122,6 +122,14 @@ def test_personal_layers_of_models_at_home_are_those_of_a_simulation(name, setti
     assert not any(one.view(-1, plain.schema.size)[:, withheld].any() for one in sums)
 
 
+@pytest.mark.parametrize("kind", [SimulatedFederation, SummingFederation])
+def test_a_second_run_begins_with_no_personal_layers_of_the_first(kind):
+    for name in ("ditto", "egomix"):
+        over = federation(kind)
+        first, second = (trained(over, name, {"personal": HEAD}, rounds=2)[1] for _ in range(2))
+        assert [row.value for row in first.rows] == [row.value for row in second.rows]
+
+
 @pytest.mark.parametrize(("name", "settings"), SUMMED)
 def test_the_server_sees_no_single_model(name, settings):
     plain, summing = federation(), federation(SummingFederation)
