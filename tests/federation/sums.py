@@ -95,9 +95,9 @@ class SummingFederation(SimulatedFederation):
                     take_mean(self, name, fine[name], means, one.step)
                     at_home.add(name)
                 else:
-                    after["parameters"][name] = with_withheld(
-                        self.schema, requests[name], means["parameters"]
-                    )
+                    own = with_withheld(self.schema, requests[name], means)
+                    for key in keys:
+                        after[key][name] = own[key]
         names = tuple(requests)
         return Mixed(
             names,

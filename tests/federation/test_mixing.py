@@ -10,6 +10,7 @@ from fedegoists.errors import SettingsError
 from fedegoists.federation import (
     LocalTerms,
     Participant,
+    Personal,
     Train,
     Trained,
     TrainSettings,
@@ -22,6 +23,7 @@ from fedegoists.federation.mixing import (
     mix_plain,
     mixture,
     shortened,
+    with_withheld,
 )
 from fedegoists.federation.seam import Failure
 from fedegoists.learning.parameters import ParameterSchema
@@ -203,3 +205,15 @@ def test_no_mix_waits_longer_than_the_timeout():
 
     assert WithTimeout(Waiting({}), 5.0).mix({}, []) == 5.0
     assert WithTimeout(Waiting({}), 5.0).mix({}, [], 2.0) == 2.0
+
+
+def test_means_have_what_was_sent_and_no_momentum_where_silos_withhold_theirs():
+    schema = ParameterSchema(("body", "output.bias"), ((1,), (1,)))
+    personal = Personal(prefixes=("output.",), slot="slowmo")
+    sent = Train(parameters=torch.tensor([1.0, 2.0]), settings=TrainSettings(), personal=personal)
+    means = {"parameters": torch.tensor([5.0, 6.0]), "momentum": torch.tensor([7.0, 8.0])}
+    taken = with_withheld(schema, sent, means)
+    assert {name: own.tolist() for name, own in taken.items()} == {
+        "parameters": [5.0, 2.0],
+        "momentum": [7.0, 0.0],
+    }

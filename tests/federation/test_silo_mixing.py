@@ -2,11 +2,20 @@
 
 import math
 
+import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from fedegoists.errors import SettingsError
 from fedegoists.federation import Failure, LocalTerms, Participant, Personal, Train, TrainSettings
 from fedegoists.federation.mixing import MixtureStep
-from fedegoists.federation.silo_mixing import added_vectors, take_mean, train_at_home
+from fedegoists.federation.silo_mixing import (
+    added_vectors,
+    take_mean,
+    train_at_home,
+    with_noise,
+)
 from tests.methods.hand import START, lines
 
 A = Participant("a")
@@ -96,6 +105,102 @@ def test_a_mean_becomes_the_next_model_at_home():
     torch.testing.assert_close(slots["egomix"], mixed + 0.5 * (mixed - FIRST))
     momentum = torch.cat([FIRST[:2] - 1, own.momentum[2:]])
     torch.testing.assert_close(slots["egomix/momentum"], momentum)
+
+
+APART = HOME.changed(unmixed=("output.bias",))
+
+
+def test_what_takes_no_part_in_sums_is_zero_in_what_a_silo_adds():
+    federation = silo()
+    asked = request(personal=APART, terms=LocalTerms(momentum=0 * FIRST))
+    (trained,) = train_at_home(federation, {A: asked}).values()
+    whole = silo().call({A: request(terms=LocalTerms(momentum=0 * FIRST))})[A]
+    assert torch.equal(federation.silo_memory(A).slots["egomix"], whole.parameters)
+    vectors, norm = added_vectors(federation, trained, math.inf)
+    for vector, own in (("parameters", whole.parameters), ("momentum", whole.momentum)):
+        assert torch.equal(vectors[vector], torch.cat([own[:2], torch.zeros(1)]))
+    torch.testing.assert_close(norm, float((whole.parameters - FIRST)[:2].norm()))
+    # Also if a reply were not as it should be, and with noise of other company.
+    loud = trained.reply.changed(parameters=FIRST + 9, momentum=FIRST + 9)
+    added, _ = added_vectors(federation, trained, 1.0, loud)
+    assert [float(own[2]) for own in added.values()] == [0, 0]
+    noisy = with_noise(federation, trained, added, 2.0, b"key" * 11)
+    assert [float(own[2]) for own in noisy.values()] == [0, 0]
+    assert all((noisy[vector] != added[vector])[:2].all() for vector in added)
+
+
+@pytest.mark.parametrize("step", [MixtureStep(), MixtureStep(own=("output.",), outer=0.5)])
+def test_no_mean_changes_what_takes_no_part_in_sums(step):
+    federation = silo()
+    asked = request(personal=APART, terms=LocalTerms(momentum=0 * FIRST))
+    (trained,) = train_at_home(federation, {A: asked}).values()
+    own = federation.silo_memory(A).slots["egomix"].clone()
+    means = {"parameters": FIRST + 100, "momentum": FIRST + 100}
+    take_mean(federation, A, trained, means, step)
+    slots = federation.silo_memory(A).slots
+    assert slots["egomix"][2] == own[2]
+    assert slots["egomix/momentum"][2] == 0
+    if step.outer:
+        assert slots["egomix/velocity"][2] == 0
+
+
+def test_nothing_that_is_sent_moves_what_takes_no_part_in_sums():
+    """Its momentum begins at zero; pulls that are sent do not move it, for there is no anchor."""
+    for personal in (APART, HOME.changed(momentum_slot=None, unmixed=APART.unmixed)):
+        ends = []
+        for sent in (0 * FIRST, FIRST + 50):
+            federation = silo()
+            federation.silo_memory(A).slots["egomix"] = FIRST.clone()
+            frozen = ("output.weight",)
+            terms = LocalTerms(momentum=sent, anchor=sent, pull=0.5, frozen=frozen)
+            steady = SETTINGS.changed(momentum=0.5)
+            federation.call({A: request(personal=personal, terms=terms).changed(settings=steady)})
+            ends.append(federation.silo_memory(A).slots["egomix"][2])
+        assert ends[0] == ends[1]
+
+
+PREFIXES = st.sampled_from(["", "o", "output.", "output.weight", "output.bias"])
+
+
+@given(
+    st.lists(PREFIXES, min_size=1, max_size=2),
+    st.lists(PREFIXES, max_size=2),
+    st.booleans(),
+    st.booleans(),
+    st.sampled_from([None, 0.01, math.inf]),
+    st.integers(0, 99),
+)
+@settings(max_examples=60, deadline=None)
+def test_whatever_a_request_says_withheld_parameters_are_zeros_in_sums_and_stay(
+    prefixes, unmixed, moving, begun, bound, seed
+):
+    slot = "egomix/momentum" if moving else None
+    personal = HOME.changed(prefixes=tuple(prefixes), unmixed=tuple(unmixed), momentum_slot=slot)
+    federation, noise = silo(), torch.Generator().manual_seed(seed)
+    slots, withheld = federation.silo_memory(A).slots, federation.schema.mask(personal.withheld)
+    here = int(federation.schema.mask(prefixes).sum())
+    if begun:
+        slots |= {"egomix": torch.randn(here, generator=noise)}
+        slots |= {"egomix/momentum": torch.randn(here, generator=noise)}
+    terms = LocalTerms(momentum=torch.randn(3, generator=noise))
+    (trained,) = train_at_home(federation, {A: request(personal=personal, terms=terms)}).values()
+    vectors, _ = added_vectors(federation, trained, bound)
+    noisy = with_noise(federation, trained, vectors, 0.5, b"key" * 11)
+    assert not any(own[withheld].any() for own in (*vectors.values(), *noisy.values()))
+    if trained.kept is not None:
+        own = slots["egomix"][withheld].clone()
+        mean = torch.randn(3, generator=noise)
+        step = MixtureStep(own=("output.bias",), outer=0.5)
+        take_mean(federation, A, trained, {"parameters": mean, "momentum": mean}, step)
+        assert torch.equal(slots["egomix"][withheld], own)
+        assert not slots["egomix/velocity"][withheld].any()
+
+
+def test_a_slot_with_fewer_numbers_is_not_spread_over_a_model():
+    federation = silo()
+    federation.silo_memory(A).slots["egomix"] = torch.ones(1)
+    with pytest.raises(SettingsError, match="holds 1 numbers where 3 are personal"):
+        federation.call({A: request(personal=HOME)})
 
 
 def test_training_that_fails_is_a_failure():

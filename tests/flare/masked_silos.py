@@ -54,11 +54,14 @@ class Agreements:
         """Read a message to a silo."""
         for one in unpack(Call, message).asked:
             if isinstance(one.request, MaskedTrain):
-                self.known[one.repetition, one.request.train.seed] = one.request.agreement
+                agreement, seed = one.request.agreement, one.request.train.seed
+                for site in agreement.sites:
+                    self.known[one.repetition, seed, site] = agreement
 
     def as_agreed(self, name, request):
         """Return a request in the clear with the batches of the masked one before."""
-        agreement = self.known.get((name.repetition, getattr(request, "seed", None)))
+        site = SITES.get(name.name, name.name)
+        agreement = self.known.get((name.repetition, getattr(request, "seed", None), site))
         if not isinstance(request, Train) or agreement is None:
             return request
         return request.changed(seed=agreed_seed(request, agreement))

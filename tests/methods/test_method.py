@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from fedegoists.federation import SimulatedFederation, TrainSettings
+from fedegoists.federation import Personal, SimulatedFederation, TrainSettings
 from fedegoists.federation.seam import MemoryKey
 from fedegoists.learning.data import Samples, SiloedData, SiloIndices
 from fedegoists.learning.models import build_model
@@ -30,8 +30,21 @@ SUMMED = [
     ("egomix", {}),
     ("egomix", {"own": "layer", "alone": 0.35, "tune": 0.35}),
 ]
-HOME = {"local": "s0 s1 s2 s3 s4 s5 s6", "egomix": "s0 s1 s2 s3 s6"}
+HOME = {"local": "s0 s1 s2 s3 s4 s5 s6", "egomix": "s0 s1 s2 s3 s6", "ditto": "s0 s1 s2 s3 s6"}
 """With other methods, only the participant that is alone keeps its model."""
+
+
+HEAD, BODY = ("output.",), ("hidden.",)
+PERSONAL = [
+    ("local", {"personal": HEAD, "keep_momentum": True}),
+    ("fedavg", {"personal": BODY}),
+    ("fedper", {}),
+    ("ditto", {"personal": HEAD}),
+    ("egomix", {"personal": HEAD}),
+    ("egomix", {"personal": HEAD, "alone": 0.35, "tune": 0.35}),
+    ("egomix", {"personal": BODY, "own": "nothing"}),
+    ("egomix", {"personal": ("output.bias",), "own": "layer"}),
+]
 
 
 def data():
@@ -89,6 +102,32 @@ def test_models_at_home_are_those_that_a_server_would_have_made(name, settings):
         torch.testing.assert_close(
             chosen(summing, name, home), chosen(plain, name, there), rtol=1e-3, atol=1e-5
         )
+
+
+@pytest.mark.parametrize(("name", "settings"), PERSONAL)
+def test_personal_layers_of_models_at_home_are_those_of_a_simulation(name, settings):
+    plain, summing = federation(), federation(SummingFederation)
+    method, there = trained(plain, name, settings)
+    _, home = trained(summing, name, settings)
+    assert [one.name for one in home.at_home] == HOME.get(name, "s0").split()
+    assert_same(there, home)
+    best = Personal(prefixes=method.personal, slot=f"{name}/best")
+    for one, own, shared in zip(plain.participants, home.best, there.best, strict=True):
+        sent = summing.personal_model(one, own, best) if one not in home.at_home else None
+        whole = summing.silo_memory(one).slots[best.slot] if sent is None else sent
+        expected = plain.personal_model(one, shared, best)
+        torch.testing.assert_close(whole, expected, rtol=1e-3, atol=1e-5)
+    withheld = plain.schema.mask(method.personal)
+    sums = [one for one in summing.seen if len(one) % plain.schema.size == 0]
+    assert not any(one.view(-1, plain.schema.size)[:, withheld].any() for one in sums)
+
+
+@pytest.mark.parametrize("kind", [SimulatedFederation, SummingFederation])
+def test_a_second_run_begins_with_no_personal_layers_of_the_first(kind):
+    for name in ("ditto", "egomix"):
+        over = federation(kind)
+        first, second = (trained(over, name, {"personal": HEAD}, rounds=2)[1] for _ in range(2))
+        assert [row.value for row in first.rows] == [row.value for row in second.rows]
 
 
 @pytest.mark.parametrize(("name", "settings"), SUMMED)

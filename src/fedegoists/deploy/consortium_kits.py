@@ -41,6 +41,7 @@ operations = ["train", "loss_and_gradient", "evaluate", "describe", "keep"]
 {single_updates}
 fewest_members = 3        # smallest number of members in a sum
 largest_weight = 0.9      # largest fraction of one member in a sum
+# personal = ["output."]  # layers that never leave, not even in a sum; other requests are refused
 fewest_samples = 5        # smallest number of samples behind an answer, or half of it
 # models = ["mlp"]        # allowed networks
 

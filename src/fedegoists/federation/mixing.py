@@ -370,12 +370,19 @@ def replaced_rows(
     return rows.index_copy(0, where, values)
 
 
-def with_withheld(schema: ParameterSchema, request: Train, mean: Tensor) -> Tensor:
-    """Return a mean with the values that were sent where silos withhold their parameters."""
+def with_withheld(
+    schema: ParameterSchema, request: Train, means: Mapping[VectorName, Tensor]
+) -> dict[VectorName, Tensor]:
+    """Return means with the values that were sent, and no momentum, where silos withhold theirs."""
     if request.personal is None:
-        return mean
-    withheld = schema.mask(request.personal.prefixes).to(mean.device)
-    return torch.where(withheld, request.parameters.to(mean), mean)
+        return dict(means)
+    withheld = schema.mask(request.personal.prefixes).to(means["parameters"].device)
+    return {
+        vector: torch.where(withheld, request.parameters.to(mean), mean)
+        if vector == "parameters"
+        else mean.masked_fill(withheld, 0.0)
+        for vector, mean in means.items()
+    }
 
 
 def _known(schema: ParameterSchema, prefix: str) -> bool:

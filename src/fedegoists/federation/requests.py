@@ -30,6 +30,9 @@ from fedegoists.learning.safe_choice import ChooseBy
 
 Count = Annotated[int, Field(ge=0, lt=2**53)]
 Number = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Prefix = Annotated[str, Field(max_length=400)]
+"""The beginning of the names of some parameters, such as ``output.``."""
+
 Seed = Annotated[int, Field(ge=0, lt=2**63)] | Annotated[str, Field(max_length=400)]
 Share = Annotated[float, Field(gt=0, le=1)]
 Slot = Annotated[str, Field(pattern=r"^[A-Za-z0-9_+]{1,60}(/[A-Za-z0-9_+]{1,60})?$")]
@@ -286,21 +289,36 @@ class Personal(Validated):
     momentum_slot : str, optional
         With `Train` and a momentum: where the silo keeps the momentum of personal parameters, with
         which it continues. Without this slot, their momentum starts at zero in every round.
+    unmixed : tuple of str
+        Where all parameters are personal: prefixes of those that are in no sum either. All others
+        may leave as a part of a masked sum. The momentum of these starts at zero in every round.
     """
 
-    prefixes: Annotated[
-        tuple[Annotated[str, Field(max_length=400)], ...], Field(min_length=1, max_length=100)
-    ]
+    prefixes: Annotated[tuple[Prefix, ...], Field(min_length=1, max_length=100)]
     slot: Slot
     rate: Number | None = None
     momentum: Number = 0.0
     decay: Number = 0.0
     momentum_slot: Slot | None = None
+    unmixed: Annotated[tuple[Prefix, ...], Field(max_length=100)] = ()
 
     @property
     def whole(self) -> bool:
         """Whether all parameters are personal, so that nothing of a model leaves the silo."""
         return "" in self.prefixes
+
+    @property
+    def withheld(self) -> tuple[str, ...]:
+        """The prefixes of the parameters that are not even a part of a masked sum.
+
+        Examples
+        --------
+        >>> Personal(prefixes=("output.",), slot="fedper").withheld
+        ('output.',)
+        >>> Personal(prefixes=EVERYTHING, slot="egomix", unmixed=("output.",)).withheld
+        ('output.',)
+        """
+        return self.unmixed if self.whole else self.prefixes
 
 
 EVERYTHING = ("",)

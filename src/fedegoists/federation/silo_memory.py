@@ -6,6 +6,7 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
+from fedegoists.errors import SettingsError
 from fedegoists.federation.replies import Gradients, ReplyT, Trained
 from fedegoists.federation.requests import Personal, owner_of
 from fedegoists.learning.parameters import ParameterSchema
@@ -14,6 +15,11 @@ from fedegoists.learning.parameters import ParameterSchema
 @lru_cache(maxsize=64)
 def _places(schema: ParameterSchema, prefixes: Sequence[str], device: torch.device) -> Tensor:
     return schema.mask(prefixes).nonzero()[:, 0].to(device)
+
+
+@lru_cache(maxsize=64)
+def _mask(schema: ParameterSchema, prefixes: Sequence[str], device: torch.device) -> Tensor:
+    return schema.mask(prefixes).to(device)
 
 
 class SiloMemory:
@@ -36,6 +42,26 @@ class SiloMemory:
     def fill(self, parameters: Tensor, personal: Personal | None) -> Tensor:
         """Return parameters with the silo's own values where they are personal."""
         return parameters if personal is None else fill_all([self], [parameters], personal)[0]
+
+    def own_term(self, name: str, sent: Tensor, personal: Personal | None) -> Tensor:
+        """Return a vector beside the parameters with the silo's own values, where it has some.
+
+        Nothing that is sent moves parameters which take no part in sums.
+
+        Parameters
+        ----------
+        name : str
+            As in `OfModels.tensors`.
+        """
+        if personal is None or name not in ("anchor", "towards", "momentum"):
+            return sent
+        withheld = _mask(self.schema, personal.withheld, sent.device)
+        if name == "momentum":
+            slot = personal.momentum_slot
+            before = sent if slot is None else self.fill(sent, personal.changed(slot=slot))
+            return before.masked_fill(withheld, 0.0) if slot is None or personal.whole else before
+        # What pulls at them is where they start. At all others pulls another model.
+        return torch.where(withheld, self.fill(sent, personal), sent)
 
     def keep(self, slot: str, source: str | None) -> None:
         """Copy another slot to this one, or empty it; an empty source changes nothing."""
@@ -72,7 +98,12 @@ def fill_all(
     if together.shape[0] > len(having):
         repeats = torch.tensor(counts, device=own.device)
         own = own.repeat_interleave(repeats, dim=0, output_size=together.shape[0])
-    together[:, _places(memories[0].schema, personal.prefixes, together.device)] = own
+    places = _places(memories[0].schema, personal.prefixes, together.device)
+    if own.shape[1] != len(places):  # a single number would be spread over all places
+        raise SettingsError(
+            f"{personal.slot} holds {own.shape[1]} numbers where {len(places)} are personal"
+        )
+    together[:, places] = own
     for k, rows in zip(having, torch.split(together, counts), strict=True):
         filled[k] = rows if parameters[k].ndim == 2 else rows[0]
     return filled
@@ -102,6 +133,8 @@ def withhold_all(
             for k, own in zip(values, together[:, places].unbind(), strict=True):
                 memories[k].slots[personal.slot] = own
         if name == "momentum" and personal.momentum_slot is not None:
+            unmixed = _places(memories[0].schema, personal.unmixed, together.device)
+            together[:, unmixed] = 0.0
             for k, own in zip(values, together[:, places].unbind(), strict=True):
                 memories[k].slots[personal.momentum_slot] = own
         together[:, places] = 0.0

@@ -30,8 +30,9 @@ class TrainedAtHome:
     ----------
     request, reply : Train and Trained
         As if the model were not kept at home: with the silo's own parameters before and after.
-        Limits and privacy settings apply to this pair. Where only a part of the model is personal,
-        it is withheld as usual.
+        Limits and privacy settings apply to this pair. A part of the model that takes no part in
+        sums is personal in the request and zeros in the reply, as it is for models that are not
+        kept at home.
     kept : Personal, optional
         Where the silo keeps its model, if it keeps all of it.
     """
@@ -64,9 +65,27 @@ def train_at_home(
             own = {"parameters": slots[personal.slot]}
             if reply.momentum is not None and personal.momentum_slot is not None:
                 own["momentum"] = slots[personal.momentum_slot]
-            start = request.changed(parameters=starts[name], personal=None)
-            result[name] = TrainedAtHome(start, reply.changed(**own), personal)
+            apart = personal.changed(prefixes=personal.unmixed) if personal.unmixed else None
+            start = request.changed(parameters=starts[name], personal=apart)
+            left = {vector: _without_own(federation, start, rows) for vector, rows in own.items()}
+            result[name] = TrainedAtHome(start, reply.changed(**left), personal)
     return result
+
+
+def _withheld(federation: SimulatedFederation, request: Train, like: Tensor) -> Tensor | None:
+    """Return where a silo's parameters are personal: they are in no sum, and no sum changes them.
+
+    For all of this module, a request is that of `TrainedAtHome`.
+    """
+    if request.personal is None:
+        return None
+    return federation.schema.mask(request.personal.withheld).to(like.device)
+
+
+def _without_own(federation: SimulatedFederation, request: Train, vector: Tensor) -> Tensor:
+    """Return a vector with zeros where the silo's parameters are personal."""
+    withheld = _withheld(federation, request, vector)
+    return vector if withheld is None else vector.masked_fill(withheld, 0.0)
 
 
 def _start(federation: SimulatedFederation, name: Participant, request: Train) -> Tensor:
@@ -90,12 +109,9 @@ def added_vectors(
         The reply as it may leave, if the silo's privacy settings change it.
     """
     request, reply = trained.request, trained.reply if reply is None else reply
-    start = request.parameters.to(reply.parameters)
-    after = reply.parameters
-    if request.personal is not None:
-        # What is withheld is zero in a reply: no part of the update.
-        withheld = federation.schema.mask(request.personal.prefixes).to(start.device)
-        start = start.masked_fill(withheld, 0.0)
+    # Personal parameters are no part of the update, and zeros in it whatever the reply has there.
+    start = _without_own(federation, request, request.parameters.to(reply.parameters))
+    after = _without_own(federation, request, reply.parameters)
     norm = None
     if bound is not None:
         rows, lengths = shortened(start[None], after[None], torch.tensor([bound]))
@@ -103,15 +119,14 @@ def added_vectors(
     vectors: dict[VectorName, Tensor] = {"parameters": after}
     if request.terms is not None and request.terms.momentum is not None:
         # A momentum that may not leave counts as zero.
-        vectors["momentum"] = torch.zeros_like(start) if reply.momentum is None else reply.momentum
+        speed = torch.zeros_like(start) if reply.momentum is None else reply.momentum
+        vectors["momentum"] = _without_own(federation, request, speed)
     return vectors, norm
 
 
 def start_digest(federation: SimulatedFederation, trained: TrainedAtHome) -> str:
     """Return a hash of the model that a silo has trained from, without a part that it withholds."""
-    start, personal = trained.request.parameters, trained.request.personal
-    if personal is not None:
-        start = start.masked_fill(federation.schema.mask(personal.prefixes).to(start.device), 0.0)
+    start = _without_own(federation, trained.request, trained.request.parameters)
     content = np.ascontiguousarray(start.detach().cpu().float().numpy())
     return hashlib.sha256(content.data).hexdigest()[:32]
 
@@ -132,14 +147,14 @@ def with_noise(
     key : bytes
         The secret of the noise: who has it asked for again learns nothing more.
     """
-    personal, start = trained.request.personal, trained.request.parameters
+    start = trained.request.parameters
     result: dict[VectorName, Tensor] = {}
     for name, own in vectors.items():
         noise = cipher_normals(derived_key(key, name), own.numel()).to(own)
         change = own - start.to(own) if name == "parameters" else own
-        if personal is not None:
-            withheld = federation.schema.mask(personal.prefixes).to(own.device)
-            noise, change = noise.masked_fill(withheld, 0.0), change.masked_fill(withheld, 0.0)
+        noise, change = (
+            _without_own(federation, trained.request, vector) for vector in (noise, change)
+        )
         result[name] = own + noise * (length * change.norm() / noise.norm().clamp_min(TINY))
     return result
 
@@ -154,7 +169,8 @@ def take_mean(
     """Make a mean the silo's next model, where it keeps its model.
 
     Does what the server does with models that it sees, see `MixtureStep`. The velocity is in the
-    slot's own place, `velocity_slot`.
+    slot's own place, `velocity_slot`. Personal parameters stay as they were trained, whatever the
+    mean has in their places.
     """
     kept = trained.kept
     assert kept is not None, "the server continues with models that are not kept at home"
@@ -163,12 +179,18 @@ def take_mean(
     start = trained.request.parameters
     velocity = slots.get(velocity_slot(kept.slot), torch.zeros_like(start))
     mean = means["parameters"].to(start)
-    slots[kept.slot], moved = step.taken(schema, start, own.parameters, mean, velocity)
+    withheld = _withheld(federation, trained.request, start)
+
+    def unless_own(before: Tensor, after: Tensor) -> Tensor:
+        return after if withheld is None else torch.where(withheld, before, after)
+
+    after, moved = step.taken(schema, start, own.parameters, mean, velocity)
+    slots[kept.slot] = unless_own(slots[kept.slot], after)
     if step.outer and moved is not None:
-        slots[velocity_slot(kept.slot)] = moved
+        slots[velocity_slot(kept.slot)] = unless_own(velocity, moved)
     if kept.momentum_slot is not None and own.momentum is not None and "momentum" in means:
-        mean = means["momentum"].to(start)
-        slots[kept.momentum_slot] = step.with_own(schema, own.momentum, mean)
+        mean = step.with_own(schema, own.momentum, means["momentum"].to(start))
+        slots[kept.momentum_slot] = unless_own(slots[kept.momentum_slot], mean)
 
 
 def velocity_slot(slot: str) -> str:

@@ -334,13 +334,7 @@ class SimulatedFederation:
 
         def ready(name: str, tensor: Tensor) -> Tensor:
             here = tensor.to(self._device, torch.float32)
-            personal, memory = request.personal, self._memories[participant]
-            if name == "momentum" and personal is not None and personal.momentum_slot is not None:
-                return memory.fill(here, personal.changed(slot=personal.momentum_slot))
-            # What pulls at personal parameters is where they start. Beside a whole model that stays
-            # here, it is another model.
-            pulls = name in ("anchor", "towards") and not (personal is not None and personal.whole)
-            return memory.fill(here, personal) if pulls else here
+            return self._memories[participant].own_term(name, here, request.personal)
 
         return request.mapped(ready)
 

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from fedegoists.federation.batches import stream_seed
-from fedegoists.federation.requests import LocalTerms
-from fedegoists.federation.seam import Federation
+from fedegoists.federation.requests import Keep, LocalTerms
+from fedegoists.federation.seam import Federation, sorted_out
 from fedegoists.methods.method import (
     Coalitions,
     MethodSettings,
@@ -33,6 +33,8 @@ class Ditto(MethodSettings):
     each has at least one. In a round v_i is held near the w that the round started with. The pull
     acts beside the momentum, which would multiply it. v_i never leaves a silo whose sums are
     masked. A participant that is alone has no w, and trains as Local does.
+
+    Of personal layers each silo has one set in its w and another in v_i.
     """
 
     lam: float = setting(0.1, "λ, how strongly v is held near w", 0, 1e6)
@@ -48,6 +50,20 @@ class Ditto(MethodSettings):
     def beginning(self, initial: Tensor) -> dict[str, Tensor]:
         """Return w, which is the initial model, as v is."""
         return {"shared": initial}
+
+    @property
+    def _shared_slot(self) -> str:
+        """Where silos keep the personal layers of their w."""
+        return f"{self.name}/shared"
+
+    def start(
+        self, federation: Federation, coalitions: Coalitions, initial: Tensor, seed: int
+    ) -> State:
+        """Return the state before the first round, with no personal layers of w kept by silos."""
+        state = super().start(federation, coalitions, initial, seed)
+        names = in_company(coalitions, federation.participants) if self.personal else []
+        emptied = federation.call(dict.fromkeys(names, Keep(slot=self._shared_slot)))
+        return replace(state, failures=(*state.failures, *sorted_out(emptied)[1]))
 
     def round(
         self, federation: Federation, coalitions: Coalitions, state: State, seed: int
@@ -72,6 +88,7 @@ class Ditto(MethodSettings):
             rows=shared,
             settings=self.settings.changed(steps=of_shared),
             first_step=first,
+            slot=self._shared_slot,
         )
         position = {name: k for k, name in enumerate(participants)}
         terms = {

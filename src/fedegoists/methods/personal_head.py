@@ -1,8 +1,7 @@
 """The base of methods in which each silo has an output layer of its own above a shared body."""
 
 from abc import abstractmethod
-from dataclasses import dataclass, replace
-from typing import Self
+from dataclasses import dataclass
 
 from torch import Tensor
 
@@ -64,7 +63,7 @@ class PersonalHead(MethodSettings):
         """Train participants that are alone as a whole, and the others together."""
         accompanied = in_company(coalitions, federation.participants)
         names = [name for name in federation.participants if name not in accompanied]
-        trained = train_silos(self.whole(), federation, state, seed, names=names)
+        trained = train_silos(self, federation, state, seed, names=names)
         if not accompanied:
             return state.after(parameters=trained.rows), trained.report
         rows, report = self.together(federation, coalitions, state, seed, accompanied, trained.rows)
@@ -82,12 +81,6 @@ class PersonalHead(MethodSettings):
         rows: Tensor,
     ) -> tuple[Tensor, RoundReport]:
         """Train the members of coalitions, each from its row; return all rows, and the report."""
-
-    def whole(self) -> Self:
-        """Return the method without personal parameters."""
-        found = replace(self)
-        object.__setattr__(found, "personal", ())
-        return found
 
     def averaged(
         self,

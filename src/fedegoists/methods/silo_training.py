@@ -115,6 +115,7 @@ def _requests(
     terms: Mapping[Participant, LocalTerms] | None,
     momentum: Tensor | None,
     first_step: int | None,
+    slot: str | None = None,
 ) -> dict[Participant, Train]:
     """Return the requests of a round; see `train_silos`."""
     settings = method.settings if settings is None else settings
@@ -123,7 +124,7 @@ def _requests(
     if momentum is not None:
         speeds = momentum.unbind()
         terms = {name: LocalTerms(momentum=speeds[position[name]]) for name in names}
-    personal = personal_parts(method, names, keeps_momentum=momentum is not None)
+    personal = personal_parts(method, names, keeps_momentum=momentum is not None, slot=slot)
     return {
         name: Train(
             parameters=starts[position[name]],
@@ -183,6 +184,7 @@ def mix_silos(
     terms: Mapping[Participant, LocalTerms] | None = None,
     momentum: Tensor | None = None,
     first_step: int | None = None,
+    slot: str | None = None,
 ) -> MixedModels:
     """Have silos train for a round, each from its row, and return means of their models.
 
@@ -193,13 +195,25 @@ def mix_silos(
     ----------
     sums : sequence of Sum
         The means; `coalition_sums` has those of FedAvg.
+    slot : str, optional
+        Where silos keep the personal parameters of these models, if not in the method's own slot.
     """
     participants = federation.participants
     names = participants if names is None else names
     rows = state.parameters if rows is None else rows
     mixed = federation.mix(
         _requests(
-            method, federation, state, seed, names, rows, settings, terms, momentum, first_step
+            method,
+            federation,
+            state,
+            seed,
+            names,
+            rows,
+            settings,
+            terms,
+            momentum,
+            first_step,
+            slot,
         ),
         sums,
     )
@@ -272,7 +286,11 @@ def replaced(
 
 
 def personal_parts(
-    method: Method, names: Iterable[Participant], *, keeps_momentum: bool = False
+    method: Method,
+    names: Iterable[Participant],
+    *,
+    keeps_momentum: bool = False,
+    slot: str | None = None,
 ) -> dict[Participant, Personal | None]:
     """Return what a method's requests say about parameters that stay in the silos.
 
@@ -280,19 +298,25 @@ def personal_parts(
     ----------
     keeps_momentum : bool
         Whether silos that keep their whole models keep the momenta, too.
+    slot : str, optional
+        The method's own slot if left out.
     """
-    slot, home, own = method.name, set(method.at_home), personal_part(method)
+    slot = method.name if slot is None else slot
+    home, own = set(method.at_home), personal_part(method, slot)
     whole = Personal(
         prefixes=EVERYTHING,
         slot=slot,
         momentum_slot=momentum_slot(slot) if keeps_momentum else None,
+        unmixed=method.personal,
     )
     return {name: whole if name in home else own for name in names}
 
 
-def personal_part(method: Method) -> Personal | None:
+def personal_part(method: Method, slot: str | None = None) -> Personal | None:
     """Return the same for participants whose models do not stay at home."""
-    return Personal(prefixes=method.personal, slot=method.name) if method.personal else None
+    if not method.personal:
+        return None
+    return Personal(prefixes=method.personal, slot=method.name if slot is None else slot)
 
 
 def momentum_slot(slot: str) -> str:

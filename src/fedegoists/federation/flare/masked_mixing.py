@@ -406,12 +406,9 @@ class MaskedMixing:
                 total = decode(result.total, agreement.bits)
                 mean = mixture(self._schema, vectors, total, share)
                 for name in given.receivers:
-                    row, request = position[name], requests[name]
-                    for vector, values in mean.items():
-                        means[vector][row] = values
-                    if request.personal is not None:
-                        rows = means["parameters"]
-                        rows[row] = with_withheld(self._schema, request, rows[row])
+                    own = with_withheld(self._schema, requests[name], mean)
+                    for vector, values in own.items():
+                        means[vector][position[name]] = values
                     received.add(name)
         uploads = gathered.uploads
         return Mixed(

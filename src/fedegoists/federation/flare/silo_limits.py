@@ -10,7 +10,7 @@ from pathlib import Path
 
 from torch import Tensor
 
-from fedegoists.errors import FedEgoistsError
+from fedegoists.errors import FedEgoistsError, SettingsError
 from fedegoists.federation.batches import share_of
 from fedegoists.federation.flare.messages import SETTING_UP, Call, SiloRequest, unmasked
 from fedegoists.federation.flare.privacy_ledger import BudgetError, PrivacyEntry, PrivacyLedger
@@ -125,6 +125,39 @@ class SiloGuard:
             self.ledger.charge(entries)
         except BudgetError as error:
             raise RefusedError(str(error)) from None
+
+    def check_personal(self, schema: ParameterSchema, requests: Iterable[SiloRequest]) -> None:
+        """Refuse requests whose answers, or sums with them, would have parameters that stay here.
+
+        Otherwise it would be the coordinator that says which parameters are personal.
+
+        Raises
+        ------
+        RefusedError
+            If parameters of `limits.personal` are not personal in a request.
+        SettingsError
+            If the network has no such parameters.
+        """
+        prefixes = self._settings.limits.personal
+        if not prefixes:
+            return
+        try:
+            stays = schema.mask(prefixes)
+        except SettingsError as error:
+            raise SettingsError(f"limits.personal in silo.toml: {error}") from None
+        for request in requests:
+            asked = unmasked(request)
+            if not isinstance(asked, Train | Gradient | AddPrior):
+                continue
+            kept: tuple[str, ...] = ()
+            if asked.personal is not None:
+                masked = isinstance(request, MaskedTrain)
+                kept = asked.personal.withheld if masked else asked.personal.prefixes
+            if bool((stays & ~schema.mask(kept)).any()):
+                raise RefusedError(
+                    f"{', '.join(prefixes)} never leaves here (limits.personal in silo.toml), and "
+                    f"{request.operation} does not keep it here: set training.personal"
+                )
 
     def tells_choice(self, requests: Iterable[Deliver]) -> bool:
         """Return whether the silo tells which of some models its validation data prefers.

@@ -168,6 +168,7 @@ class SiloService:
         )
         left = {name: one for name, one in requests.items() if name not in result}
         self._kept.check(federation, {name: unmasked(one) for name, one in left.items()})
+        self._guard.check_personal(federation.schema, left.values())
         # Sums that are refused cost nothing: only now it is known what will be answered.
         self._guard.charge(left.values())
         self._follow(federation, call)

@@ -95,6 +95,11 @@ class SiloLimits(_SiloSection):
         description="whether trained models and gradients of this silo alone may leave; otherwise "
         "only sums over members of a coalition",
     )
+    personal: tuple[str, ...] = Field(
+        default=(),
+        description="prefixes of the parameters that never leave, not even in a sum; requests that "
+        "do not keep them here are refused",
+    )
     fewest_members: int = Field(
         default=3, ge=2, description="a sum is over the updates of so many members at least"
     )
