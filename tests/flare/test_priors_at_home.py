@@ -188,3 +188,17 @@ def test_a_call_for_priors_is_one_operation(kits):
     call = unpack(Call, message)
     assert operation == call.operation == "add_prior"
     assert call.asked[0].request.stays
+
+
+def test_a_prior_that_is_added_again_changes_nothing(kits):
+    """Otherwise repeated calls would blow up the shares, until predictions tell them."""
+    folder = next(iter(kits.values())).parent / "data"
+    one = Participant(NAMES[0])
+    found = []
+    for calls in (1, 3):
+        federation = SimulatedFederation(load_own(folder), build_model("mlp", 0, **TABLE))
+        for _ in range(calls):
+            federation.call({one: AddPrior(parameters=MODEL, personal=AT_HOME)})
+        found.append(federation.silo_memory(one).slots["egomix"])
+    assert not torch.equal(found[0][BIAS], MODEL[BIAS])
+    assert torch.equal(*found)

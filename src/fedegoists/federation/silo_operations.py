@@ -313,13 +313,15 @@ def prior_added(silo: Silo, schema: ParameterSchema, request: AddPrior, seed: in
     With one more sample of each class, so that none has a share of zero.
     """
     labels = described(silo, Describe(noise=request.noise), seed).labels
-    classes = OUTPUT_BIAS in schema.names and int(schema.mask([OUTPUT_BIAS]).sum())
     parameters = request.parameters
-    if labels is not None and len(labels) == classes:
+    if labels is None or OUTPUT_BIAS not in schema.names:
+        return PriorAdded(parameters=parameters)
+    places = schema.mask([OUTPUT_BIAS]).to(parameters.device)
+    if len(labels) == int(places.sum()):
         counts = torch.tensor(labels, dtype=torch.float64)
-        shares = (counts + 1) / (counts.sum() + classes)
+        shares = (counts + 1) / (counts.sum() + len(labels))
         parameters = parameters.clone()
-        parameters[schema.mask([OUTPUT_BIAS]).to(parameters.device)] += shares.log().to(parameters)
+        parameters[places] += shares.log().to(parameters)
     return PriorAdded(parameters=parameters)
 
 

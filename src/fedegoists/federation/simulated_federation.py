@@ -361,9 +361,12 @@ class SimulatedFederation:
         return (*request.alike, width)
 
     def _filled(self, group: Requests) -> Requests:
-        """Put silos' personal parameters in their places, in requests that are alike."""
+        """Put silos' personal parameters in their places, in requests that are alike.
+
+        A prior is added to what was sent, so that adding it again changes nothing.
+        """
         first = next(iter(group.values()))
-        if not isinstance(first, OfModels) or first.personal is None:
+        if not isinstance(first, OfModels) or isinstance(first, AddPrior) or not first.personal:
             return group
         models = cast("dict[Participant, OfModels[Reply]]", group)
         filled = fill_all(

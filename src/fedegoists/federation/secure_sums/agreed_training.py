@@ -56,7 +56,10 @@ def agreed_seed(train: Train, agreement: Agreement) -> str:
 
 
 def _written(one: AgreedSum) -> str:
-    """Return a sum as before mixing by class was removed, so that batches stay the same."""
+    """Return a sum as text, which decides about batches.
+
+    `by_class` was a field of sums once; without it, recorded runs would draw other batches.
+    """
     parts = {"members": one.members, "weights": one.weights, "by_class": False}
     return json.dumps({**parts, "receiver": one.receiver}, separators=(",", ":"))
 
