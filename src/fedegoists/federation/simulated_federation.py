@@ -366,7 +366,9 @@ class SimulatedFederation:
         A prior is added to what was sent, so that adding it again changes nothing.
         """
         first = next(iter(group.values()))
-        if not isinstance(first, OfModels) or isinstance(first, AddPrior) or not first.personal:
+        if not isinstance(first, OfModels) or isinstance(first, AddPrior):
+            return group
+        if first.personal is None:
             return group
         models = cast("dict[Participant, OfModels[Reply]]", group)
         filled = fill_all(
