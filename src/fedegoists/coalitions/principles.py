@@ -414,19 +414,19 @@ def merger(
                 doubtful += (benefits[c] | benefited[c]) & group & single
         return group
 
-    def packed(group: set[int]) -> bytes:
-        """Return a case as bytes while it waits: thousands of sets would fill the memory.
+    def packed(group: set[int]) -> "bytes | array[int]":
+        """Return a case as it waits, since thousands of sets would fill the memory.
 
-        The numbers of a few coalitions and a 2 behind them, or a 0 or 1 for every coalition.
+        A byte for every coalition, or the numbers of a few.
         """
         if 4 * len(group) < len(partition):
-            return array("I", group).tobytes() + b"\2"
+            return array("I", group)
         return bytes(c in group for c in everybody)
 
-    def unpacked(case: bytes) -> set[int]:
-        if case[-1] == 2:
-            return set(array("I", case[:-1]))
-        return {c for c, inside in enumerate(case) if inside}
+    def unpacked(case: "bytes | array[int]") -> set[int]:
+        if isinstance(case, bytes):
+            return {c for c, inside in enumerate(case) if inside}
+        return set(case)
 
     def parts_of(group: set[int]) -> Iterator[set[int]]:
         left = set(group)
