@@ -43,7 +43,7 @@ from pathlib import Path
 from typing import Any
 
 TRIED = 14
-CLOSED = Fraction(1, 10**12)  # of a component's bound: what its coalitions may lack of it
+CLOSED = Fraction(1, 10**14)  # of a component's bound: what its coalitions may lack of it
 LAST_PLACES = 4  # units in the last place by which a sum that is stated may be rounded
 MOST_STEPS = 50_000_000  # for each component
 MOST_PARTICIPANTS = 10_000

@@ -135,7 +135,7 @@ class PriceProof:
 LAST_PLACES = 4
 """A sum that is stated as a float may be off by so many units in its last place."""
 
-CLOSED = Fraction(1, 10**12)
+CLOSED = Fraction(1, 10**14)
 """The coalitions reach the bound of a component if they lack at most this fraction of it. What they
 lack in the others counts in full, however much the whole consortium is worth."""
 
