@@ -512,7 +512,7 @@ def _stated_bound(
     bound = math.nextafter(float(proven.welfare), math.inf)
     while states_optimum(bound, formation.welfare):  # some gap is smaller than the sum is rounded
         bound = math.nextafter(bound, math.inf)
-    if not claims_optimum and math.isclose(bound, searched, rel_tol=1e-12):
+    if not claims_optimum and math.isclose(bound, searched, rel_tol=1e-9):
         return bound, formation.notes
     note = (
         f"the search bounds the welfare by {searched:.9g}, which has no proof that is short enough "

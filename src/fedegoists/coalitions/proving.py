@@ -66,13 +66,24 @@ def prove(formation: Formation) -> tuple[PriceProof, ...]:
         if not parts or len(component.members) <= MOST_EXHAUSTED:
             continue
         reached = component.welfare(_labels(component, formation.coalitions))
-        if component.plain_bound() <= reached:
+        plain = component.plain_bound()
+        if plain <= reached or _no_lower(component, parts, plain, reached):
             continue
         stand_alone = stand_alone or _read_again(formation)
         entry = _Confirmed(component, stand_alone).lowest(parts, reached, formation)
         if entry is not None:
             proof.append(entry)
     return tuple(proof)
+
+
+def _no_lower(
+    component: Component, parts: Sequence[PriceProof], plain: int, reached: int
+) -> bool:
+    """Whether the bounds of the search take next to nothing off the plain one."""
+    bounds = [one.at_most for one in parts] + [_summed(one).at_most for one in parts if not one.rows]
+    lowest = component.in_units(min(bounds))
+    whole = all(set(one.members) == set(component.members) for one in parts)
+    return whole and plain - lowest <= NEAR * (plain - reached)
 
 
 def _read_again(formation: Formation) -> check.BothGraphs:
@@ -197,7 +208,7 @@ class _Confirmed:
             return None
         if self._holds(lower[0]):
             return lower[0]
-        if not self._holds(mixtures[-1]):
+        if len(lower) == 1 or not self._holds(mixtures[-1]):
             return None
         return next((one for one in lower[1:] if one is mixtures[-1] or self._holds(one)), None)
 
