@@ -40,9 +40,7 @@ def test_prices_too_long_to_confirm_are_mixed_only_if_the_largest_mixture_is_not
 def test_a_bound_that_is_no_lower_than_the_plain_one_is_not_proven(attempts):
     """What it could prove beyond the plain bound is less than its rounding."""
     formation = form(*random_graphs(20, 0.5, 0.1, seed=3), time_limit=5)
-    (only,) = proving.ExactConsortium(
-        formation.benefit, formation.competition, 1
-    ).components()
+    (only,) = proving.ExactConsortium(formation.benefit, formation.competition, 1).components()
     prices = tuple(price * (1 + 1e-12) for price in only.plain_prices())
     plain = proving.PriceProof(only.members, prices, math.fsum(prices))
     assert proving.prove(replace(formation, prices=(plain,))) == ()

@@ -413,9 +413,7 @@ class Certificate:
             fewest_members=self.fewest_members,
         )
         names = self.benefit.participants
-        bounds = {
-            frozenset(names[k] for k in members): bound for members, bound in optimum.bounds
-        }
+        bounds = {frozenset(names[k] for k in members): bound for members, bound in optimum.bounds}
         return SearchedBounds(_named(optimum.partition, names), bounds)
 
     def _search_value_bound(

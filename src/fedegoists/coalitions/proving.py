@@ -76,11 +76,10 @@ def prove(formation: Formation) -> tuple[PriceProof, ...]:
     return tuple(proof)
 
 
-def _no_lower(
-    component: Component, parts: Sequence[PriceProof], plain: int, reached: int
-) -> bool:
+def _no_lower(component: Component, parts: Sequence[PriceProof], plain: int, reached: int) -> bool:
     """Whether the bounds of the search take next to nothing off the plain one."""
-    bounds = [one.at_most for one in parts] + [_summed(one).at_most for one in parts if not one.rows]
+    bounds = [one.at_most for one in parts]
+    bounds += [_summed(one).at_most for one in parts if not one.rows]
     lowest = component.in_units(min(bounds))
     whole = all(set(one.members) == set(component.members) for one in parts)
     return whole and plain - lowest <= NEAR * (plain - reached)
@@ -146,9 +145,7 @@ class _Confirmed:
         """Whether the stand-alone checker confirms an entry."""
         written = json.loads(json.dumps(entry.to_dict()))
         try:
-            check.priced_bound(
-                self._stand_alone, self._part, written, check.StepCount(CHECK_STEPS)
-            )
+            check.priced_bound(self._stand_alone, self._part, written, check.StepCount(CHECK_STEPS))
         except check.RefutedError:
             return False
         return True
