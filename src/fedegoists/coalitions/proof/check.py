@@ -875,7 +875,7 @@ def check_bound(
         raise RefutedError("the coalitions themselves have a higher welfare")
     # Beside a large benefit of others, rounding could hide what a component lacks.
     best = Fraction(stated) - rounding(stated) <= Fraction(own / graphs.unit)
-    counted = [total_part(*pair) for pair in zip(bounds, reached, strict=True)]
+    counted = [counted_part(*pair) for pair in zip(bounds, reached, strict=True)]
     for k, (part, _) in enumerate(parts):
         proof = proofs.pop(part, None)
         if counted[k] <= reached[k] or (sum(counted) <= highest and not best):
@@ -884,7 +884,7 @@ def check_bound(
             bounds[k] = min(bounds[k], priced_bound(graphs, part, proof, StepCount()))
         elif part.bit_count() <= TRIED:
             bounds[k] = tried_bound(graphs, part, StepCount())
-        counted[k] = total_part(bounds[k], reached[k])
+        counted[k] = counted_part(bounds[k], reached[k])
     if proofs:
         raise RefutedError("a proof is about participants that are no component")
     if sum(counted) > highest:
@@ -897,7 +897,7 @@ def check_bound(
     return f"{stated:.12g}", sum(bounds) <= own
 
 
-def total_part(bound: int, reached: int) -> int:
+def counted_part(bound: int, reached: int) -> int:
     """Return what a component adds to the upper bound: what it reaches, if that is all but equal.
 
     Anything more that it may lack counts in full, however much the other components are worth.
