@@ -10,8 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from fedegoists.coalitions import Certificate
+from fedegoists.coalitions import Certificate, form
 from fedegoists.commitments import Commitment
+from tests.coalitions.proof.test_check import sealed
+from tests.instances import random_graphs
 
 BENEFIT = """source,target,weight
 North,South,0.4
@@ -276,6 +278,23 @@ def test_verify_a_certificate(run, certificate):
     code, out, _ = run("verify", certificate, "--json")
     assert code == 0
     assert json.loads(out)["ok"] is True
+
+
+def test_verify_says_that_a_search_confirmed_the_bound(run, folder):
+    """A certificate of 18 participants without its proof, as earlier versions made it."""
+    formation = form(*random_graphs(18, 0.5, 0.1, 3), time_limit=5)
+    document = json.loads(formation.certificate.to_json())
+    assert document["proof"]
+    (folder / "proven.json").write_text(sealed(document))
+    del document["proof"]
+    (folder / "old.json").write_text(sealed(document))
+    for name, searched in (("proven.json", []), ("old.json", ["upper bound"])):
+        code, out, _ = run("verify", name, "--json")
+        assert code == 0
+        assert [c["claim"] for c in json.loads(out)["claims"] if c["searched"]] == searched
+        code, out, _ = run("verify", name)
+        assert code == 0
+        assert ("by searching again, without a proof" in " ".join(out.split())) == bool(searched)
 
 
 def test_verify_finds_a_changed_weight(run, folder, certificate):

@@ -16,7 +16,7 @@ import os
 import platform
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from importlib import metadata
@@ -43,11 +43,16 @@ from fedegoists.coalitions.proof.certificate_claims import (
 )
 from fedegoists.coalitions.proof.coalition_listing import TooLateError
 from fedegoists.coalitions.proof.exhaustive_check import objective_value
-from fedegoists.coalitions.proof.price_proof import PriceProof, proven_bound
+from fedegoists.coalitions.proof.price_proof import (
+    PriceProof,
+    SearchedBounds,
+    last_places,
+    proven_bound,
+    states_optimum,
+)
 from fedegoists.coalitions.proof.strategy_proofness import reach_each_other
 from fedegoists.coalitions.proof.value_exhaustion import MOST_TRIED, best_by_trying_all
 from fedegoists.coalitions.proof.verification import (
-    SUM_ROUNDING,
     CertificateCheck,
     CheckedClaim,
     check_demand,
@@ -60,10 +65,14 @@ from fedegoists.coalitions.proof.verification import (
 )
 from fedegoists.coalitions.proving import prove
 from fedegoists.coalitions.truthful_search import independent_groups
-from fedegoists.coalitions.upper_bound import sparse_upper_bound
 from fedegoists.coalitions.value_principles import Judge, likelihoods_of
-from fedegoists.coalitions.welfare import welfare, welfare_by
-from fedegoists.errors import CertificateError, FedEgoistsError, SettingsError
+from fedegoists.coalitions.welfare import welfare_by
+from fedegoists.errors import (
+    CertificateError,
+    FedEgoistsError,
+    MissingDependencyError,
+    SettingsError,
+)
 from fedegoists.files import read_text, write_bytes
 from fedegoists.graphs import BenefitGraph, CoalitionValues, CompetitionGraph, UncertainBenefits
 from fedegoists.graphs.coalition_values import DEFAULT_CONFIDENCE, Benefits, pair_graph
@@ -301,7 +310,9 @@ class Certificate:
             ),
             *check_principles(stated, verification, may_merge=self.method == "truthful"),
             *self._check_strategy_proof(stated),
-            check_welfare(stated["welfare"], welfare_by(self.benefits, groups)),
+            check_welfare(
+                stated["welfare"], welfare_by(self.benefits, groups), exact=self.values is None
+            ),
         ]
         if verification.violations:
             groups = [[i] for i in range(self.benefit.n)]  # everybody alone is always valid
@@ -357,54 +368,54 @@ class Certificate:
     ) -> CheckedClaim:
         """Confirm the upper bound from its proof, or search again where there is none."""
         time_limit = max(deadline - time.perf_counter(), 0.01)
-        if self.values is None:
-            names = self.benefit.participants
-            try:
-                proven = proven_bound(
-                    self.benefit,
-                    self.competition,
-                    [tuple(names[k] for k in group) for group in groups],
-                    self.proof,
-                    fewest_members=self.fewest_members,
-                    enough=claim.value or 0.0,
-                    deadline=deadline,
-                )
-            except TooLateError:
-                found = "not confirmed within the time limit"
-                return CheckedClaim("upper bound", f"{claim.value:.9g}", found, False)
-            checked = check_proof(claim, reached, proven)
-            # Certificates of earlier versions have no proof; the search then has to be repeated.
-            old = not self.proof and self.benefit.n <= MOST_SEARCHED
-            if checked.ok or not old or proven.reached or proven.welfare <= (claim.value or 0):
-                return checked
-        bound, search = self._bounds(groups, time_limit)
-        return check_upper_bound(claim, reached, bound, search, time_limit)
-
-    def _bounds(self, groups: list[list[int]], time_limit: float) -> "tuple[float, BoundSearch]":
-        """Return a quick upper bound, and a search for a lower one from a valid partition."""
         if self.values is not None:
             from fedegoists.coalitions.value_partition_search import quick_value_bound
 
-            bound = quick_value_bound(self.values, self.competition)
-            return bound, lambda: self._search_value_bound(groups, time_limit)
-
-        def search() -> tuple[float, float]:
-            weights, competition = self.benefit.entries, self.competition.entries
-            prepare(weights, competition, self.fewest_members)
-            deadline = time.perf_counter() + time_limit
-            optimum = best_partition(
-                weights,
-                competition,
-                [groups],
-                seconds=time_limit,
-                deadline=deadline,
-                seed=self.seed,
-                fewest_members=self.fewest_members,
+            return check_upper_bound(
+                claim,
+                reached,
+                quick_value_bound(self.values, self.competition),
+                lambda: self._search_value_bound(groups, time_limit),
+                time_limit,
+                all_tried=len(self.values.participants) <= MOST_TRIED,
             )
-            return welfare(weights, optimum.partition), optimum.upper_bound
+        # Certificates of earlier versions have no proof; the search then has to be repeated.
+        old = not self.proof and self.benefit.n <= MOST_SEARCHED
+        try:
+            proven = proven_bound(
+                self.benefit,
+                self.competition,
+                _named(groups, self.benefit.participants),
+                self.proof,
+                fewest_members=self.fewest_members,
+                enough=claim.value or 0.0,
+                deadline=deadline,
+                search=(lambda: self._search_bounds(groups, time_limit)) if old else None,
+            )
+        except TooLateError:
+            found = "not confirmed within the time limit"
+            return CheckedClaim("upper bound", f"{claim.value:.9g}", found, False)
+        except MissingDependencyError as error:
+            return CheckedClaim("upper bound", f"{claim.value:.9g}", f"not derived: {error}", False)
+        return check_proof(claim, reached, proven, f"not derived in {time_limit:g} s")
 
-        graphs = self.benefit.entries, self.competition.entries
-        return sparse_upper_bound(*graphs, self.fewest_members), search
+    def _search_bounds(self, groups: list[list[int]], time_limit: float) -> SearchedBounds:
+        """Search again, from a valid partition, for bounds of all components."""
+        weights, competition = self.benefit.entries, self.competition.entries
+        prepare(weights, competition, self.fewest_members)
+        deadline = time.perf_counter() + time_limit
+        optimum = best_partition(
+            weights,
+            competition,
+            [groups],
+            seconds=time_limit,
+            deadline=deadline,
+            seed=self.seed,
+            fewest_members=self.fewest_members,
+        )
+        names = self.benefit.participants
+        bounds = {frozenset(names[k] for k in members): bound for members, bound in optimum.bounds}
+        return SearchedBounds(_named(optimum.partition, names), bounds)
 
     def _search_value_bound(
         self, groups: list[list[int]], time_limit: float
@@ -437,9 +448,8 @@ class Certificate:
             objective=self.objective,
             fewest_members=self.fewest_members,
         )
-        names = self.benefit.participants
-        coalitions = [tuple(names[k] for k in group) for group in found.partition]
-        return coalitions, found.best_by_objective
+        coalitions = _named(found.partition, self.benefit.participants)
+        return list(coalitions), found.best_by_objective
 
     def formation(self) -> Formation:
         """Return the certified formation, without its trace; claims are taken as stated."""
@@ -471,12 +481,8 @@ class Certificate:
             # Bounds of coalition values are totals, rounded up a little.
             closed=None
             if self.values is not None
-            else (stated["upper bound"].value or 0.0) <= reached * (1 + 1e-14),
+            else states_optimum(stated["upper bound"].value or 0.0, reached),
         )
-
-
-BoundSearch = Callable[[], tuple[float, float]]
-"""Returns the welfare of a valid partition, and an upper bound on any welfare."""
 
 
 def _stated_bound(
@@ -496,10 +502,17 @@ def _stated_bound(
         proof,
         fewest_members=formation.fewest_members,
         enough=searched,
-    ).welfare
-    if proven <= Fraction(searched) * (1 + Fraction(SUM_ROUNDING)):
+    )
+    if proven.closed:
+        return formation.welfare, formation.notes
+    claims_optimum = states_optimum(searched, formation.welfare)
+    if proven.welfare <= Fraction(searched) + last_places(searched) and not claims_optimum:
         return searched, formation.notes
-    bound = math.nextafter(float(proven), math.inf)
+    bound = math.nextafter(float(proven.welfare), math.inf)
+    while states_optimum(bound, formation.welfare):  # some gap is smaller than the sum is rounded
+        bound = math.nextafter(bound, math.inf)
+    if not claims_optimum and math.isclose(bound, searched, rel_tol=1e-9):
+        return bound, formation.notes
     note = (
         f"the search bounds the welfare by {searched:.9g}, which has no proof that is short enough "
         f"to be checked; this certificate proves {bound:.9g}"
@@ -518,8 +531,12 @@ def _strategy_proof(formation: Formation) -> Claim:
 def _groups_of(competition: CompetitionGraph) -> list[Coalition]:
     """Return the groups of method ``truthful``, which depend on the competition graph alone."""
     groups, _ = independent_groups(competition)
-    names = competition.participants
-    return [tuple(names[k] for k in group) for group in groups]
+    return list(_named(groups, competition.participants))
+
+
+def _named(groups: Iterable[Iterable[int]], names: Sequence[str]) -> tuple[Coalition, ...]:
+    """Return groups of positions as coalitions."""
+    return tuple(tuple(names[k] for k in group) for group in groups)
 
 
 def _verified(

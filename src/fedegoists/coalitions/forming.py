@@ -439,7 +439,7 @@ def _closed(
         fewest_members=fewest_members,
         enough=sys.float_info.max,  # the quick bound of each component will do
     )
-    return quick.reached
+    return quick.closed
 
 
 def _named_prices(part: ComponentPrices, names: Sequence[str]) -> PriceProof:

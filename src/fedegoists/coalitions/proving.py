@@ -38,9 +38,12 @@ MIXTURES = (0.02, 0.05, 0.1, 0.2, 0.35, 0.5)
 """Prices of the search can take too long to confirm. Mixed with this fraction of the prices of the
 plain bound, they prove less, and faster."""
 
-EASED = (1.0, 0.6, 0.3)
+EASED = (0.6, 0.3)
 """Where the search has proven more than its prices alone, confirming that can take too long. These
 fractions of the way up to what the prices sum to are tried; the lower, the longer it takes."""
+
+NEAR = 1e-9
+"""A bound that is higher by at most this fraction is as good, where it is not reached."""
 
 RELAXATION_SECONDS = 10.0
 """Work to find prices of pairs where the search did not need any, but its proof is too long."""
@@ -63,13 +66,23 @@ def prove(formation: Formation) -> tuple[PriceProof, ...]:
         if not parts or len(component.members) <= MOST_EXHAUSTED:
             continue
         reached = component.welfare(_labels(component, formation.coalitions))
-        if component.plain_bound() <= reached:
+        plain = component.plain_bound()
+        if plain <= reached or _no_lower(component, parts, plain, reached):
             continue
         stand_alone = stand_alone or _read_again(formation)
         entry = _Confirmed(component, stand_alone).lowest(parts, reached, formation)
         if entry is not None:
             proof.append(entry)
     return tuple(proof)
+
+
+def _no_lower(component: Component, parts: Sequence[PriceProof], plain: int, reached: int) -> bool:
+    """Whether the bounds of the search take next to nothing off the plain one."""
+    bounds = [one.at_most for one in parts]
+    bounds += [_summed(one).at_most for one in parts if not one.rows]
+    lowest = component.in_units(min(bounds))
+    whole = all(set(one.members) == set(component.members) for one in parts)
+    return whole and plain - lowest <= NEAR * (plain - reached)
 
 
 def _read_again(formation: Formation) -> check.BothGraphs:
@@ -104,13 +117,13 @@ class _Confirmed:
         of_pairs = [one for one in parts if one.rows and one.members == component.members]
         short = [self._holds(_summed(one)) for one in of_coalitions]
         found = [
-            self._raised(one) if fine else None
+            self._lowered(one) if fine else None
             for one, fine in zip(of_coalitions, short, strict=True)
         ]
         found += [self._raised(one) for one in of_pairs]
-        closed = min(component.in_units(one.at_most * (1 - 1e-9)) for one in parts) <= reached
+        closed = min(component.in_units(one.at_most * (1 - NEAR)) for one in parts) <= reached
         proven = any(
-            one and component.in_units(one.at_most * (1 - 1e-9)) <= reached for one in found
+            one and component.in_units(one.at_most * (1 - NEAR)) <= reached for one in found
         )
         if not (of_pairs or proven or (found[0] and not closed)):
             found += [self._raised(one) for one in _relaxed(component, formation)]
@@ -124,12 +137,26 @@ class _Confirmed:
         """Whether both checkers confirm an entry."""
         try:
             self._component.confirm(entry, Allowance(PROOF_STEPS))
-            steps = check.StepCount(CHECK_STEPS)
-            written = json.loads(json.dumps(entry.to_dict()))
-            check.priced_bound(self._stand_alone, self._part, written, steps)
-        except (ProofError, check.RefutedError):
+        except ProofError:
+            return False
+        return self._holds_alone(entry)
+
+    def _holds_alone(self, entry: PriceProof) -> bool:
+        """Whether the stand-alone checker confirms an entry."""
+        written = json.loads(json.dumps(entry.to_dict()))
+        try:
+            check.priced_bound(self._stand_alone, self._part, written, check.StepCount(CHECK_STEPS))
+        except check.RefutedError:
             return False
         return True
+
+    def _lowered(self, part: PriceProof) -> PriceProof | None:
+        """Return the prices with the bound of the search, if it is lower than their sum.
+
+        They are known to prove their sum.
+        """
+        summed = _summed(part)
+        return summed if summed.at_most <= part.at_most else self._raised(part)
 
     def _raised(self, part: PriceProof) -> PriceProof | None:
         """Return the prices with the bound of the search, or the lowest above that they prove.
@@ -145,15 +172,21 @@ class _Confirmed:
             except ProofError:
                 return None
             else:
-                return entry if self._holds(entry) else None
+                return entry if self._holds_alone(entry) else None
         return None
 
     def _eased(self, part: PriceProof, best: PriceProof | None) -> PriceProof | None:
-        """Return the prices with a bound between that of the search and their sum."""
-        total = _summed(part).at_most
-        confirmed = None
+        """Return the prices with a bound between that of the search and their sum.
+
+        They are known to prove their sum.
+        """
+        summed = _summed(part)
+        if best is not None and best.at_most <= part.at_most * (1 + NEAR):
+            return None
+        confirmed = summed if best is None or summed.at_most < best.at_most else None
         for fraction in EASED:
-            entry = replace(part, at_most=part.at_most + fraction * (total - part.at_most))
+            way_up = fraction * (summed.at_most - part.at_most)
+            entry = replace(part, at_most=part.at_most + way_up)
             if best is not None and entry.at_most >= best.at_most:
                 continue
             if not self._holds(entry):
@@ -162,19 +195,26 @@ class _Confirmed:
         return confirmed
 
     def _mixed(self, part: PriceProof, best: PriceProof | None) -> PriceProof | None:
-        """Mix in as little of the prices of the plain bound as makes the proof short enough."""
-        safe = self._component.plain_prices()
-        for mixture in MIXTURES:
-            mixed = zip(part.prices, safe, strict=True)
-            prices = tuple((1 - mixture) * price + mixture * plain for price, plain in mixed)
-            triple_prices = tuple((1 - mixture) * price for price in part.triple_prices)
-            total = math.fsum((*prices, *triple_prices)) * (1 + 2.0**-50)
-            if best is not None and total >= best.at_most:
-                return None
-            entry = replace(part, prices=prices, triple_prices=triple_prices, at_most=total)
-            if self._holds(entry):
-                return entry
-        return None
+        """Mix in as little of the prices of the plain bound as makes the proof short enough.
+
+        Where the least mixture is too long, and the largest is too, so are those between.
+        """
+        mixtures = [self._mixture(part, one) for one in MIXTURES]
+        lower = [one for one in mixtures if best is None or one.at_most < best.at_most]
+        if not lower:
+            return None
+        if self._holds(lower[0]):
+            return lower[0]
+        if len(lower) == 1 or not self._holds(mixtures[-1]):
+            return None
+        return next((one for one in lower[1:] if one is mixtures[-1] or self._holds(one)), None)
+
+    def _mixture(self, part: PriceProof, mixture: float) -> PriceProof:
+        """Return the prices with this fraction of those of the plain bound."""
+        mixed = zip(part.prices, self._component.plain_prices(), strict=True)
+        prices = tuple((1 - mixture) * price + mixture * plain for price, plain in mixed)
+        triple_prices = tuple((1 - mixture) * price for price in part.triple_prices)
+        return _summed(replace(part, prices=prices, triple_prices=triple_prices))
 
 
 def _summed(part: PriceProof) -> PriceProof:

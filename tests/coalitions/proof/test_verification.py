@@ -17,7 +17,7 @@ from fedegoists.coalitions.proof.exhaustive_check import (
     is_better,
     objective_value,
 )
-from fedegoists.coalitions.proof.price_proof import ProvenBound
+from fedegoists.coalitions.proof.price_proof import ComponentBound, ProvenBound
 from fedegoists.coalitions.proof.verification import check_objective
 from tests.instances import random_graphs
 
@@ -107,7 +107,8 @@ def test_a_derived_bound_below_what_is_reached_is_not_believed(monkeypatch):
     """Were the bound computed too low, the coalitions themselves would contradict it."""
     formation = form(*random_graphs(8, 0.6, 0.2, seed=1))
     certificate = formation.certificate
-    too_low = ProvenBound(Fraction(formation.welfare) / 2, reached=False)
+    half = int(Fraction(formation.welfare) * 2**60) // 2
+    too_low = ProvenBound((ComponentBound(formation.participants, half, half, half),), 2**60)
     monkeypatch.setattr(certifying, "proven_bound", lambda *_, **__: too_low)
     found = checked(certificate, "upper bound")
     assert not found.ok

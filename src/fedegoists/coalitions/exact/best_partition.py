@@ -131,7 +131,8 @@ class Optimum:
     """A partition of positions, an upper bound on any value, and whether the two meet.
 
     `clock_ended` tells that time rather than work ended the search, so that another run may
-    differ; `unspent` is the work that was not needed. `prices` has an entry for each component
+    differ; `unspent` is the work that was not needed. `bounds` has the members of each component
+    and an upper bound on its value; the value, if optimal. `prices` has an entry for each component
     that was solved by column generation; `local` has the sizes of those that were not: because they
     are too large, or a package that it needs is missing.
     """
@@ -144,6 +145,7 @@ class Optimum:
     unspent: float = 0.0
     prices: tuple[ComponentPrices, ...] = ()
     local: tuple[int, ...] = ()
+    bounds: tuple[tuple[list[int], float], ...] = ()
 
 
 def best_partition(
@@ -218,6 +220,7 @@ def best_partition(
         spare,
         tuple(prices for part in parts for prices in part.prices),
         tuple(len(part.members) for part in parts if part.local),
+        tuple((part.members, part.upper_bound) for part in parts),
     )
 
 

@@ -43,7 +43,8 @@ from pathlib import Path
 from typing import Any
 
 TRIED = 14
-ROUNDING = Fraction(1, 10**12)  # sums are stated as decimal numbers with 15 digits or more
+CLOSED = Fraction(1, 10**14)  # of a component's bound: what its coalitions may lack of it
+LAST_PLACES = 4  # units in the last place by which a sum that is stated may be rounded
 MOST_STEPS = 50_000_000  # for each component
 MOST_PARTICIPANTS = 10_000
 LONGEST = 200  # participants around the centre of an inequality
@@ -321,9 +322,14 @@ def welfare(graphs: BothGraphs, groups: list[int]) -> int:
 def check_welfare(graphs: BothGraphs, groups: list[int], stated: float) -> str:
     """Compare the stated welfare with that of the coalitions."""
     exact = Fraction(welfare(graphs, groups), graphs.unit)
-    if abs(exact - Fraction(stated)) > exact * ROUNDING:
-        raise RefutedError(f"it is {float(exact):.12g}")
+    if abs(exact - Fraction(stated)) > rounding(stated):
+        raise RefutedError(f"it is {float(exact)!r}")
     return f"{stated:.12g}"
+
+
+def rounding(stated: float) -> Fraction:
+    """Return by how much a sum may differ from the number that states it."""
+    return LAST_PLACES * Fraction(math.ulp(stated))
 
 
 def check_stable(graphs: BothGraphs, groups: list[int], optimal: bool, steps: StepCount) -> str:
@@ -874,24 +880,41 @@ def check_bound(
         proofs[part] = proof
     parts = list(components(graphs))
     bounds = [plain_bound(graphs, part, colour) for part, colour in parts]
-    highest = Fraction(stated) * (1 + ROUNDING) * graphs.unit
+    reached = [welfare_inside(graphs, groups, part) for part, _ in parts]
+    own = welfare(graphs, groups)
+    highest = (Fraction(stated) + rounding(stated)) * graphs.unit
+    if own > highest:
+        raise RefutedError("the coalitions themselves have a higher welfare")
+    # Beside a large benefit of others, rounding could hide what a component lacks.
+    best = Fraction(stated) - rounding(stated) <= Fraction(own / graphs.unit)
+    counted = [counted_part(*pair) for pair in zip(bounds, reached, strict=True)]
     for k, (part, _) in enumerate(parts):
         proof = proofs.pop(part, None)
-        reached = welfare_inside(graphs, groups, part)
-        if bounds[k] <= reached or sum(bounds) <= highest:
+        if counted[k] <= reached[k] or (sum(counted) <= highest and not best):
             continue
         if proof is not None:
             bounds[k] = min(bounds[k], priced_bound(graphs, part, proof, StepCount()))
         elif part.bit_count() <= TRIED:
             bounds[k] = tried_bound(graphs, part, StepCount())
+        counted[k] = counted_part(bounds[k], reached[k])
     if proofs:
         raise RefutedError("a proof is about participants that are no component")
-    if sum(bounds) > highest:
-        raise RefutedError(f"only {float(Fraction(sum(bounds), graphs.unit)):.12g} is proven")
-    own = welfare(graphs, groups)
-    if own > highest:
-        raise RefutedError("the coalitions themselves have a higher welfare")
+    if sum(counted) > highest:
+        raise RefutedError(f"only {float(Fraction(sum(counted), graphs.unit))!r} is proven")
+    for (part, _), most, has in zip(parts, counted, reached, strict=True):
+        if best and most > has:
+            who = f"{graphs.names[next(bits(part))]} and {part.bit_count() - 1} others"
+            more = f"{most / graphs.unit!r} is proven, and they reach {has / graphs.unit!r}"
+            raise RefutedError(f"of {who} at most {more}")
     return f"{stated:.12g}", sum(bounds) <= own
+
+
+def counted_part(bound: int, reached: int) -> int:
+    """Return what a component adds to the upper bound: what it reaches, if that is all but equal.
+
+    Anything more that it may lack counts in full, however much the other components are worth.
+    """
+    return reached if bound - reached <= bound * CLOSED else bound
 
 
 def welfare_inside(graphs: BothGraphs, groups: list[int], part: int) -> int:

@@ -29,8 +29,8 @@ search that finds the prices.
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from fedegoists.coalitions.principles import Coalition, named
@@ -132,23 +132,105 @@ class PriceProof:
 # The bound on the whole consortium ----------------------------------------------------------------
 
 
+LAST_PLACES = 4
+"""A sum that is stated as a float may be off by so many units in its last place."""
+
+CLOSED = Fraction(1, 10**14)
+"""The coalitions reach the bound of a component if they lack at most this fraction of it. What they
+lack in the others counts in full, however much the whole consortium is worth."""
+
+
+def last_places(stated: float) -> Fraction:
+    """Return by how much a stated sum may be off by rounding."""
+    return LAST_PLACES * Fraction(math.ulp(stated))
+
+
+def states_optimum(bound: float, welfare: float) -> bool:
+    """Whether an upper bound, as it is stated, says that no partition exceeds a welfare.
+
+    Examples
+    --------
+    >>> states_optimum(3.0, 3.0), states_optimum(3.0 + 1e-12, 3.0)
+    (True, False)
+    """
+    return Fraction(bound) <= Fraction(welfare) + last_places(bound)
+
+
 @dataclass(frozen=True)
-class ProvenBound:
-    """An upper bound on the welfare of any valid partition, and why it is not lower.
+class ComponentBound:
+    """The upper bound of one component, in units of the consortium.
 
     Attributes
     ----------
-    welfare : Fraction
-        The bound, exactly.
-    reached : bool
-        Whether it is known that a valid partition reaches it.
-    rejected : tuple of str
-        The entries of the proof that do not hold, and why.
+    members : tuple of str
+        The participants of the component.
+    own : int
+        The welfare of the certified coalitions in it.
+    bound : int
+        No valid partition of its members has a higher welfare.
+    known : int
+        The highest welfare that a valid partition of its members is known to have.
     """
 
-    welfare: Fraction
-    reached: bool
+    members: tuple[str, ...]
+    own: int
+    bound: int
+    known: int
+
+    @property
+    def closed(self) -> bool:
+        """Whether the coalitions reach the bound, up to rounding."""
+        return self.bound - self.own <= CLOSED * self.bound
+
+    @property
+    def counted(self) -> int:
+        """The summand in the upper bound of the consortium."""
+        return self.own if self.closed else self.bound
+
+
+@dataclass(frozen=True)
+class ProvenBound:
+    """An upper bound on the welfare of any valid partition, component by component.
+
+    Attributes
+    ----------
+    parts : tuple of ComponentBound
+        The bounds of the components.
+    unit : int
+        Their numbers are multiples of 1 / unit.
+    rejected : tuple of str
+        The entries of the proof that do not hold, and why.
+    searched : bool
+        Whether a search, and not a proof, bounds a component.
+    """
+
+    parts: tuple[ComponentBound, ...]
+    unit: int = 1
     rejected: tuple[str, ...] = ()
+    searched: bool = False
+
+    @property
+    def welfare(self) -> Fraction:
+        """The bound, exactly: the welfare of the coalitions and the gaps that are not closed."""
+        return Fraction(sum(part.counted for part in self.parts), self.unit)
+
+    @property
+    def known(self) -> Fraction:
+        """The highest welfare that a valid partition is known to have."""
+        return Fraction(sum(part.known for part in self.parts), self.unit)
+
+    @property
+    def closed(self) -> bool:
+        """Whether the coalitions reach the bound of every component, up to rounding."""
+        return all(part.closed for part in self.parts)
+
+
+@dataclass(frozen=True)
+class SearchedBounds:
+    """What a search found: the best coalitions, and an upper bound for each component."""
+
+    coalitions: tuple[Coalition, ...]
+    bounds: Mapping[frozenset[str], float]
 
 
 def proven_bound(
@@ -160,6 +242,7 @@ def proven_bound(
     fewest_members: int = 1,
     enough: float = 0.0,
     deadline: float = math.inf,
+    search: Callable[[], SearchedBounds] | None = None,
 ) -> ProvenBound:
     """Derive an upper bound on the welfare from a proof, without any search for partitions.
 
@@ -173,9 +256,12 @@ def proven_bound(
     proof : iterable of PriceProof
         At most one entry for each component.
     enough : float
-        The bound to be confirmed; no lower one needs to be derived.
+        The bound to be confirmed; no lower one needs to be derived. Where it is the welfare of the
+        coalitions, the bound of every component is derived.
     deadline : float
         When to give up, by `time.perf_counter`.
+    search : callable, optional
+        Bounds components that nothing else bounds low enough; called at most once.
 
     Raises
     ------
@@ -189,11 +275,11 @@ def proven_bound(
     >>> edges = [("a", "b", 2), ("b", "a", 1), ("b", "c", 1), ("c", "b", 1)]
     >>> benefit = BenefitGraph.from_edges(edges, ["a", "b", "c"])
     >>> competition = CompetitionGraph([("a", "c")], ["a", "b", "c"])
-    >>> proven_bound(benefit, competition, [("a", "b"), ("c",)], [])
-    ProvenBound(welfare=Fraction(3, 1), reached=True, rejected=())
+    >>> proven = proven_bound(benefit, competition, [("a", "b"), ("c",)], [])
+    >>> proven.welfare, proven.closed
+    (Fraction(3, 1), True)
     """
     consortium = ExactConsortium(benefit, competition, fewest_members)
-    home = {name: k for k, group in enumerate(coalitions) for name in group}
     entries: dict[frozenset[str], PriceProof] = {}
     rejected = []
     for entry in proof:
@@ -202,31 +288,55 @@ def proven_bound(
         entries[frozenset(entry.members)] = entry
     unit = consortium.unit
     components = list(consortium.components())
-    bounds = [component.plain_bound() for component in components]
-    reached = [
-        component.welfare([home.get(name, -k) for k, name in enumerate(component.members, 1)])
-        for component in components
+    own = _welfare_inside(components, coalitions)
+    parts = [
+        ComponentBound(component.members, reached, component.plain_bound(), reached)
+        for component, reached in zip(components, own, strict=True)
     ]
-    attained = [bound <= own for bound, own in zip(bounds, reached, strict=True)]
-    total, highest = sum(bounds), math.floor(Fraction(enough) * unit)
+    total = sum(part.counted for part in parts)
+    highest = math.floor((Fraction(enough) + last_places(enough)) * unit)
+    # Beside a large benefit of others, rounding could hide what a component lacks.
+    every = states_optimum(enough, sum(own) / unit)
     for k, component in enumerate(components):
         found = entries.pop(frozenset(component.members), None)
-        if attained[k] or total <= highest:
+        if parts[k].closed or (total <= highest and not every):
             continue
-        total -= bounds[k]
+        total -= parts[k].counted
         if found is not None:
             try:
                 component.confirm(found, Allowance(MOST_STEPS, deadline))
-                bounds[k] = min(bounds[k], component.in_units(found.at_most))
-                attained[k] = bounds[k] <= reached[k]
+                bound = component.in_units(found.at_most)
+                parts[k] = replace(parts[k], bound=min(parts[k].bound, bound))
             except ProofError as error:
                 rejected.append(f"{_about(found)}: {error}")
         elif len(component.members) <= MOST_EXHAUSTED:
-            bounds[k] = component.highest_welfare(Allowance(deadline=deadline))
-            attained[k] = True
-        total += bounds[k]
+            best = component.highest_welfare(Allowance(deadline=deadline))
+            parts[k] = replace(parts[k], bound=best, known=best)
+        total += parts[k].counted
     rejected += [f"{_about(entry)}: they are no component" for entry in entries.values()]
-    return ProvenBound(Fraction(total, unit), all(attained), tuple(rejected))
+    searched = False
+    unsure = any(not part.closed and part.known < part.bound for part in parts)
+    if search is not None and unsure and (total > highest or every):
+        again = search()
+        searched = True
+        better = _welfare_inside(components, again.coalitions)
+        for k, part in enumerate(parts):
+            limit = again.bounds.get(frozenset(part.members))
+            if limit is not None and not part.closed:
+                bound = max(min(part.bound, math.ceil(Fraction(limit) * unit)), better[k])
+                parts[k] = replace(part, bound=bound, known=max(part.known, better[k]))
+    return ProvenBound(tuple(parts), unit, tuple(rejected), searched)
+
+
+def _welfare_inside(
+    components: Sequence["Component"], coalitions: Iterable[Coalition]
+) -> list[int]:
+    """Return the welfare of coalitions by component, in units of the consortium."""
+    home = {name: k for k, group in enumerate(coalitions) for name in group}
+    return [
+        component.welfare([home.get(name, -k) for k, name in enumerate(component.members, 1)])
+        for component in components
+    ]
 
 
 def _about(entry: PriceProof) -> str:

@@ -18,16 +18,18 @@ from fedegoists.coalitions.principles import (
 )
 from fedegoists.coalitions.proof.certificate_claims import Claim, ClaimName, principle_claims
 from fedegoists.coalitions.proof.exhaustive_check import exhaust, is_better, objective_value
-from fedegoists.coalitions.proof.price_proof import ProvenBound
+from fedegoists.coalitions.proof.price_proof import (
+    ComponentBound,
+    ProvenBound,
+    last_places,
+    states_optimum,
+)
 from fedegoists.coalitions.proof.strategy_proofness import reach_each_other
 from fedegoists.errors import MissingDependencyError
 from fedegoists.graphs import BenefitGraph, CompetitionGraph
 
-SUM_ROUNDING = 1e-12
-"""Upper bounds, which are sums, are stated with an error of less than this fraction."""
-
 TOLERANCE = 1e-9
-"""Numbers that differ by no more than this fraction agree."""
+"""Numbers on coalition values, and utilities, agree if they differ by at most this fraction."""
 
 MOST_SEARCHED = 2_000
 """That no partition is better by an objective is searched for with up to this many participants:
@@ -36,12 +38,20 @@ the search needs memory that grows with their square."""
 
 @dataclass(frozen=True)
 class CheckedClaim:
-    """What a certificate states, what the check found, and whether the two agree."""
+    """What a certificate states, what the check found, and whether the two agree.
+
+    Attributes
+    ----------
+    searched : bool
+        Whether the check ran the search of this software again. What it found then depends on the
+        search: no proof confirms it.
+    """
 
     claim: str
     stated: str
     found: str
     ok: bool
+    searched: bool = False
 
 
 @dataclass(frozen=True)
@@ -103,38 +113,79 @@ def check_demand(stated: int, expected: int) -> CheckedClaim:
     return CheckedClaim("demand", f"at least {stated} members", found, stated == expected)
 
 
-def check_welfare(claim: Claim, welfare: float) -> CheckedClaim:
-    """Compare the stated welfare with that of the coalitions."""
+def check_welfare(claim: Claim, welfare: float, *, exact: bool) -> CheckedClaim:
+    """Compare the stated welfare with that of the coalitions.
+
+    Parameters
+    ----------
+    exact : bool
+        Whether the welfare is a sum of stated benefits, which is rounded once. That of coalition
+        values depends on the order of the sums.
+    """
     assert claim.value is not None
-    ok = math.isclose(claim.value, welfare, rel_tol=TOLERANCE)
-    return CheckedClaim("welfare", f"{claim.value:.9g}", f"{welfare:.9g}", ok)
+    off = abs(Fraction(claim.value) - Fraction(welfare))
+    ok = off <= (last_places(welfare) if exact else Fraction(TOLERANCE) * Fraction(welfare))
+    return CheckedClaim("welfare", f"{claim.value:.9g}", _beside(welfare, claim.value), ok)
 
 
-def check_proof(claim: Claim, reached: float, proven: ProvenBound) -> CheckedClaim:
+def check_proof(claim: Claim, reached: float, proven: ProvenBound, late: str = "") -> CheckedClaim:
     """Compare the stated upper bound with the one that the certificate proves.
+
+    A component that does not reach its bound counts in full. So the coalitions must reach the bound
+    of every component where the stated one says that no partition is better.
 
     Parameters
     ----------
     reached : float
         The welfare of a valid partition.
+    late : str
+        What to say of a search that found no bound that is low enough.
     """
-    assert claim.value is not None
-    highest = Fraction(claim.value) * (1 + Fraction(SUM_ROUNDING))
-    proven_to, problem = float(proven.welfare), ""
-    if reached > highest:
-        problem = f"refuted; a valid partition reaches {reached:.9g}"
+    stated = claim.value
+    assert stated is not None
+    highest = Fraction(stated) + last_places(stated)
+    at_most = _beside(float(proven.welfare), stated)
+    lacking = _widest_gap(proven) if states_optimum(stated, reached) else None
+    better = max(Fraction(reached), proven.known)
+    problem = ""
+    if better > highest:
+        problem = f"refuted; a valid partition reaches {_beside(float(better), stated)}"
     elif proven.rejected:
         problem = f"not proven: {proven.rejected[0]}"
     elif proven.welfare < Fraction(reached) * (1 - Fraction(TOLERANCE)):
-        problem = (
-            f"not proven: at most {proven_to:.9g}, but a valid partition reaches {reached:.9g}"
-        )
-    elif proven.welfare > highest and proven.reached:
-        problem = f"refuted; a valid partition reaches {proven_to:.9g}"
+        problem = f"not proven: at most {at_most}, but a valid partition reaches {reached:.9g}"
+    elif lacking is not None and lacking.known > lacking.own:
+        best = _beside(lacking.known / proven.unit, lacking.own / proven.unit)
+        problem = f"refuted; {_told(lacking, proven.unit)}, and others reach {best}"
+    elif proven.welfare > highest and proven.searched:
+        problem = f"{late}; at most {at_most} is sure"
     elif proven.welfare > highest:
-        problem = f"not proven: the certificate proves at most {proven_to:.9g}"
-    found = problem or f"at most {proven_to:.9g}"
-    return CheckedClaim("upper bound", f"{claim.value:.9g}", found, not problem)
+        problem = f"not proven: the certificate proves at most {at_most}"
+    elif lacking is not None:
+        most = _beside(lacking.bound / proven.unit, lacking.own / proven.unit)
+        problem = f"not proven: {_told(lacking, proven.unit)}, and at most {most} is proven"
+    found = problem or f"at most {at_most}{SEARCHED if proven.searched else ''}"
+    return CheckedClaim("upper bound", f"{stated:.9g}", found, not problem, proven.searched)
+
+
+SEARCHED = ", by searching again, without a proof"
+
+
+def _widest_gap(proven: ProvenBound) -> ComponentBound | None:
+    """Return the component that may lack most, None if the coalitions reach all bounds."""
+    lacking = [part for part in proven.parts if not part.closed]
+    return max(lacking, key=lambda part: part.bound - part.own, default=None)
+
+
+def _told(part: ComponentBound, unit: int) -> str:
+    first, others = part.members[0], len(part.members) - 1
+    return f"the coalitions of {first} and {others} others reach {part.own / unit:.9g}"
+
+
+def _beside(number: float, other: float) -> str:
+    """Return a number as text, with as many digits as tell it from another one."""
+    alike = number != other and f"{number:.9g}" == f"{other:.9g}"
+    return repr(number) if alike else f"{number:.9g}"
 
 
 def check_upper_bound(
@@ -143,6 +194,8 @@ def check_upper_bound(
     bound: float,
     search: Callable[[], tuple[float, float]],
     time_limit: float,
+    *,
+    all_tried: bool = False,
 ) -> CheckedClaim:
     """Derive an upper bound that is as low as the stated one, or a welfare above it.
 
@@ -154,10 +207,13 @@ def check_upper_bound(
         An upper bound that is quickly derived; the search is needed only where it is too high.
     search : callable
         Returns the welfare of a valid partition and an upper bound, within the time limit.
+    all_tried : bool
+        Whether that tries all partitions, with code of its own.
     """
     assert claim.value is not None
     highest = claim.value * (1 + TOLERANCE)
-    problem = ""
+    problem, how = "", ""
+    searched = False
     if not highest >= bound >= reached * (1 - TOLERANCE):
         if bound > highest >= reached:
             try:
@@ -166,6 +222,7 @@ def check_upper_bound(
                 found = f"not derived: {error}"
                 return CheckedClaim("upper bound", f"{claim.value:.9g}", found, False)
             reached, bound = max(reached, better), min(bound, lower)
+            searched, how = not all_tried, ", all partitions tried" if all_tried else SEARCHED
         if reached > highest:
             problem = f"refuted; a valid partition reaches {reached:.9g}"
         elif bound < reached * (1 - TOLERANCE):
@@ -174,8 +231,8 @@ def check_upper_bound(
             )
         elif bound > highest:
             problem = f"not derived in {time_limit:g} s; at most {bound:.9g} is sure"
-    found = problem or f"at most {bound:.9g}"
-    return CheckedClaim("upper bound", f"{claim.value:.9g}", found, not problem)
+    found = problem or f"at most {bound:.9g}{how}"
+    return CheckedClaim("upper bound", f"{claim.value:.9g}", found, not problem, searched)
 
 
 def check_objective(
@@ -207,7 +264,7 @@ def check_objective(
     if claim.status != "proven":
         return CheckedClaim("objective", stated, f"{found}, not proven", True)
     tried = exhaust(benefit, competition, coalitions, objective, fewest_members, deadline)
-    better, how = tried.better, "all partitions tried"
+    better, how, searched = tried.better, "all partitions tried", False
     if not tried.complete and time.perf_counter() > deadline:
         found = f"{found}; not derived in {time_limit:g} s that none is better"
         return CheckedClaim("objective", stated, found, False)
@@ -219,15 +276,16 @@ def check_objective(
             again, proven = search()
         except MissingDependencyError as error:
             return CheckedClaim("objective", stated, f"{found}; not derived: {error}", False)
-        better, how = None, "proven by searching again"
+        better, how, searched = None, "proven by searching again", True
         if is_better(benefit, again, coalitions, objective):
             better = tuple(again)
         elif not proven:
             found = f"{found}; not derived in {time_limit:g} s that none is better"
-            return CheckedClaim("objective", stated, found, False)
+            return CheckedClaim("objective", stated, found, False, searched)
     if better is not None:
         groups = [*map(named, better[:MOST_WITNESSES])]
         if len(better) > MOST_WITNESSES:
             groups.append(f"and {len(better) - MOST_WITNESSES:,} more")
-        return CheckedClaim("objective", stated, f"refuted; better is {' '.join(groups)}", False)
-    return CheckedClaim("objective", stated, f"{found}, {how}", True)
+        found = f"refuted; better is {' '.join(groups)}"
+        return CheckedClaim("objective", stated, found, False, searched)
+    return CheckedClaim("objective", stated, f"{found}, {how}", True, searched)
