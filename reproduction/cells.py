@@ -188,7 +188,7 @@ def cells_of(table: ReproducedTable, plan: Plan) -> list[tuple[Mapping[str, Any]
     found = []
     budget = table.budget or plan.budget
     for key, scenario in table.scenarios:
-        for variant in table.variants:
+        for variant in table.rows_in(scenario):
             if variant.benefit == "crossed" and budget == "published":
                 continue
             alike = variant.depends_on_coalitions and variant.rivals

@@ -14,7 +14,8 @@ the rate, one number for all participants and repetitions.
 
 In corrected tables (`revision` 2) three repetitions decide that no table shows, 10 to 12, for all
 data. Then two other settings of the row are tried at the best rate, of one parameter or of two, or
-two more rates for methods without a parameter: as many trials for all.
+two more rates for methods without a parameter: as many trials for all. At another β the choice
+holds, too, unless training diverges there in the deciding repetitions. Then it is made again there.
 
 On images, the score of a trial is the better of its validation metrics before and after
 fine-tuning, where the method has both rows, which share the choice.
@@ -63,8 +64,6 @@ FACTORS = (1.0, 0.5, 2.0)
 """The factors tried first, for every method."""
 LEAST, MOST = 1 / 16, 16.0
 """The smallest and largest factors that are tried."""
-COMPETITION, BETA = "0.2", 0.5
-"""The scenario in which images decide."""
 ALL_FACTORS = (1.0, 0.5, 2.0, 0.25, 4.0, 8.0, 16.0)
 """The factors tried on synthetic data."""
 
@@ -123,7 +122,7 @@ def at_chosen_rates(
     for key, cell in cells_of(table, plan):
         deciding = _deciding(cell, repetitions)
         if deciding not in known:
-            known[deciding] = _tried(deciding, store)[1]
+            known[deciding] = _carried_over(deciding, store)[1]
         chosen = known[deciding]
         rated = None if chosen is None else chosen.of(cell)
         found.append((key, cell, rated))
@@ -257,21 +256,28 @@ def preferred_company(
 
 
 def _where(cell: Cell) -> str:
-    return f"{cell.scenario.data} {cell.scenario.partition}".strip()
+    """Return for what a choice is: the data set, the partition, and another β than the usual."""
+    scenario = cell.scenario
+    beta = ""
+    if cell.revision > 1 and scenario.beta != scenario.deciding.beta:
+        beta = f"β = {scenario.beta:g}"
+    return " ".join(part for part in (scenario.data, scenario.partition, beta) if part)
 
 
 def deciding_cells(tables: Iterable[ReproducedTable], plan: Plan, store: CellStore) -> list[Cell]:
     """Return the cells that must be trained to choose rates, as far as known from finished ones."""
     all_deciding = dict.fromkeys(
-        _deciding(cell, plan.repetitions_of(table))
+        one
         for table in tables
         if chooses(table, plan)
         for _, cell in cells_of(table, plan)
+        for deciding in [_deciding(cell, plan.repetitions_of(table))]
+        for one in (_usual(deciding), deciding)
     )
     return [
         trial.of(cell)
         for deciding in all_deciding
-        for trial in _tried(deciding, store)[0]
+        for trial in _carried_over(deciding, store)[0]
         for cell in deciding
     ]
 
@@ -282,12 +288,11 @@ def _deciding(cell: Cell, number: int) -> Deciding:
     if cell.revision > 1:
         repetitions = range(DECIDING[0], DECIDING[-1] + 1)
     if _is_image(cell):
-        options = tuple(
-            (name, BETA if name == "beta" else value) for name, value in scenario.options
-        )
-        rivals = COMPETITION if scenario.competition else ""
-        scenario = replace(scenario, options=options, competition=rivals)
-        repetitions = repetitions if cell.revision > 1 else range(1)
+        scenario = scenario.deciding
+        if cell.revision == 1:
+            repetitions = range(1)
+        else:
+            scenario = replace(scenario, options=cell.scenario.options)
     variant = cell.variant.base if cell.revision > 1 else cell.variant.chooser
     variants = [variant]
     if _is_image(cell) and cell.revision > 1 and variant.name in NAMES_WITH_TUNED_ROW:
@@ -298,6 +303,29 @@ def _deciding(cell: Cell, number: int) -> Deciding:
         for variant in variants
         for repetition in repetitions
     )
+
+
+def _usual(deciding: Deciding) -> Deciding:
+    """Return the cells that decide for all β."""
+    return tuple(replace(cell, scenario=cell.scenario.deciding) for cell in deciding)
+
+
+def _carried_over(deciding: Deciding, store: CellStore) -> tuple[list[Trial], Choice | None]:
+    """Return what is tried, and what is chosen: as for the usual β, unless it diverges here."""
+    usual = _usual(deciding)
+    if not _is_image(deciding[0]) or deciding == usual:
+        return _tried(deciding, store)
+    _, choice = _tried(usual, store)
+    if choice is None:
+        return [], None
+    results: dict[Trial, list[CellResult]] = {}
+    if not _filled(deciding, store, [choice.trial], results):
+        return [choice.trial], None
+    untuned = results[choice.trial][: len(DECIDING)]
+    if not any(_diverges(result) for result in untuned):
+        return [choice.trial], choice
+    trials, choice_here = _tried(deciding, store)
+    return list(dict.fromkeys([choice.trial, *trials])), choice_here
 
 
 def _is_image(cell: Cell) -> bool:

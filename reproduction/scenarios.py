@@ -1,6 +1,6 @@
 """Scenarios: which data is trained on, and who competes with whom."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from fedegoists.graphs import CompetitionGraph
@@ -11,6 +11,10 @@ __all__ = ["Scenario", "competition_of"]
 
 HOSPITAL_RIVALS = ((1, 4), (2, 3), (2, 4))
 """Positions of the hospitals that compete in the paper."""
+
+
+COMPETITION, BETA = "0.2", 0.5
+"""The competition and the Dirichlet distribution with which images decide about rates."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +45,25 @@ class Scenario:
     def partition(self) -> str:
         """The partition of images; empty for other data."""
         return str(dict(self.options).get("partition", ""))
+
+    @property
+    def beta(self) -> float | None:
+        """The parameter of the Dirichlet distribution; None for other data."""
+        found = dict(self.options).get("beta")
+        return None if found is None else float(found)
+
+    @property
+    def deciding(self) -> "Scenario":
+        """The scenario of the same images in which rates are chosen, without rivals if it has none.
+
+        Examples
+        --------
+        >>> found = Scenario("cifar10", (("beta", 0.1),), "0.4").deciding
+        >>> found.options, found.competition
+        ((('beta', 0.5),), '0.2')
+        """
+        options = tuple((key, BETA if key == "beta" else value) for key, value in self.options)
+        return replace(self, options=options, competition=COMPETITION if self.competition else "")
 
 
 def competition_of(scenario: Scenario, repetition: int, data: SiloedData) -> CompetitionGraph:

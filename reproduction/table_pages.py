@@ -174,9 +174,13 @@ def _missing(
     """Return a note on the columns and rows of a table that are not trained; none if all are."""
     wanted = repetitions[table.budget] if table.budget else 0
     trained = {(_column(dict(line.key)), line.method): line.n for line in lines}
-    columns = list(dict.fromkeys(_column(key) for key, _ in table.scenarios))
+    places = [
+        (_column(key), row.name)
+        for key, scenario in table.scenarios
+        for row in table.rows_in(scenario)
+    ]
+    columns = list(dict.fromkeys(column for column, _ in places))
     names = [variant.name for variant in table.variants]
-    places = [(column, name) for column in columns for name in names]
     whole = sum(trained.get(place, 0) >= wanted for place in places)
     if whole == len(places):
         return ()
@@ -357,20 +361,26 @@ def _in_short(lines: Sequence[TableLine], *, fair: bool) -> list[str]:
     """Return comparisons of means over all scenarios, with intervals over repetitions.
 
     In `fair` tables, which have all methods, also with the best of all other rows; and where not
-    all scenarios have the same rows, for each scenario in which we have a row.
+    all scenarios have the same rows, for those that all have, and for each scenario with more.
     """
     whole = [line for line in lines if dict(line.key).get("participant", AVERAGE) == AVERAGE]
     rows: dict[tuple[tuple[str, Any], ...], set[str]] = {}
     for line in whole:
         rows.setdefault(line.key, set()).add(line.method)
-    if not fair or len({frozenset(names) for names in rows.values()}) == 1:
+    common = set.intersection(*rows.values())
+    if not fair or all(names == common for names in rows.values()):
         return _comparisons(whole, lower=lower_is_better(lines), fair=fair)
-    said: list[str] = []
+    parts: list[tuple[str, list[TableLine]]] = []
+    if any(name.startswith(OURS) for name in common):
+        parts.append(("All columns, rows that all of them have", whole))
     for key, names in rows.items():
-        if any(name.startswith(OURS) for name in names):
-            own = [line for line in whole if line.key == key]
-            compared = _comparisons(own, lower=lower_is_better(lines), fair=fair, over="")
-            said += [f"**{_column(dict(key))}**", "", *compared, ""]
+        if names > common and any(name.startswith(OURS) for name in names):
+            parts.append((_column(dict(key)), [line for line in whole if line.key == key]))
+    said: list[str] = []
+    for title, own in parts:
+        over = " over all columns" if own is whole else ""
+        compared = _comparisons(own, lower=lower_is_better(lines), fair=fair, over=over)
+        said += [f"**{title}**", "", *compared, ""]
     return said or ["Nothing is complete yet."]
 
 

@@ -24,13 +24,29 @@ from reproduction.running import done_of, left_of
 from reproduction.table_results import lines_of
 from reproduction.table_writing import write_tables
 from reproduction.tests.samples import curves, result, small, used
-from reproduction.variants import FAIR, FAIR_IMAGES, PARAMETERS, crossed_name, settings_tried
+from reproduction.variants import (
+    FAIR,
+    FAIR_IMAGES,
+    PARAMETERS,
+    SCREENED,
+    crossed_name,
+    settings_tried,
+    wide_name,
+)
 
 
 def preferred(table, plan, store):
     """The preferred rows alone, by data and method."""
     found = preferred_company(table, plan, store)
     return {where: {k: one.preferred for k, one in own.items()} for where, own in found.items()}
+
+
+def deciding_part(name, rows):
+    """Some rows of a table in the first scenario in which rates are chosen."""
+    table = small(TABLES[name], rows)
+    scenarios = TABLES[name].scenarios
+    first = next((key, one) for key, one in scenarios if one == one.deciding)
+    return replace(table, scenarios=(first,))
 
 
 def test_learning_rates_are_chosen_on_validation_data_alone(tmp_path):
@@ -423,7 +439,7 @@ def test_a_setting_that_makes_training_diverge_is_not_chosen(tmp_path):
 def test_every_parameter_that_is_tried_is_a_setting_of_its_method():
     rows = {variant.name: variant for variant in (*FAIR, *FAIR_IMAGES)}
     for name, trials in PARAMETERS.items():
-        variant = rows[name]
+        variant = rows.get(name) or rows[wide_name(name)]
         own = METHODS[variant.method](**dict(variant.settings))
         assert settings_tried(variant) == trials
         assert len(trials) == 2
@@ -440,7 +456,7 @@ def test_every_parameter_that_is_tried_is_a_setting_of_its_method():
 def test_images_decide_with_and_without_fine_tuning(tmp_path):
     """What is best untuned is not best tuned; one choice is made for both, by the better row."""
     rows = ("local", "fedavg-wide", "fedavg-wide+ft", "ditto-wide", "ditto-wide+ft")
-    table, plan, store = small(TABLES["table1-corrected"], rows), Plan(), CellStore(tmp_path)
+    table, plan, store = deciding_part("table1-corrected", rows), Plan(), CellStore(tmp_path)
     known = {
         ("fedavg-wide", 1.0): 0.6,
         ("fedavg-wide+ft", 0.5): 0.8,
@@ -455,3 +471,53 @@ def test_images_decide_with_and_without_fine_tuning(tmp_path):
     assert decided == {(name, repetition) for name in rows for repetition in (10, 11, 12)}
     chosen = {"local": 1.0, **dict.fromkeys(rows[1:3], 0.5), **dict.fromkeys(rows[3:], 2.0)}
     assert chosen_rates(table, plan, store) == {"cifar10 pathological": chosen}
+
+
+def test_only_the_deciding_scenarios_have_all_rows():
+    for name in ("table1-corrected", "table2-corrected", "table5-corrected"):
+        rows = {}
+        for key, cell in cells_of(TABLES[name], Plan()):
+            rows.setdefault(tuple(key.values()), set()).add(cell.variant.name)
+        whole = {row.name for row in FAIR_IMAGES}
+        some = {row.name for row in FAIR_IMAGES if row.base.name in SCREENED}
+        assert "fedavg-wide+wise" in some
+        assert "fedprox-wide+ft" not in some
+        for key, found in rows.items():
+            assert found == (whole if key[0] == 0.2 or key[-1] == 0.5 else some), key
+
+
+def by_beta(tmp_path, fails):
+    """The rates of FedAvg at two β, where training fails as a function of β and rate says."""
+    table = small(TABLES["table5-corrected"], ("fedavg-wide",), 3)
+    plan, store = Plan(), CellStore(tmp_path)
+    while missing := store.missing(deciding_cells([table], plan, store)):
+        for cell in missing:
+            failures = 1000 if fails(cell.scenario.beta, cell.factor) else 0
+            # The highest rate is the best.
+            score = 0.5 + cell.factor / 100
+            store.put(cell, result(0.1, validation=score, failures=failures))
+    tried = {}
+    for cell in deciding_cells([table], plan, store):
+        tried.setdefault(cell.scenario.beta, set()).add(cell.factor)
+    return chosen_rates(table, plan, store), tried
+
+
+def test_a_choice_holds_for_all_beta(tmp_path):
+    rates, tried = by_beta(tmp_path, lambda _, rate: rate > 4)
+    assert rates == {
+        f"cifar10 dirichlet{beta}": {"fedavg-wide": 4.0} for beta in ("", " β = 0.1", " β = 0.01")
+    }
+    # At other β nothing is tried but what was chosen.
+    assert tried[0.01] == tried[0.1] == {4.0} < tried[0.5]
+
+
+def test_a_choice_is_made_again_at_a_beta_at_which_training_diverges(tmp_path):
+    rates, tried = by_beta(tmp_path, lambda beta, rate: rate > (0.6 if beta == 0.01 else 4))
+    assert {where: one["fedavg-wide"] for where, one in rates.items()} == {
+        "cifar10 dirichlet": 4.0,
+        "cifar10 dirichlet β = 0.1": 4.0,
+        "cifar10 dirichlet β = 0.01": 0.5,
+    }
+    # Half is the best rate that does not diverge; beside it are the two further trials.
+    assert {0.25, 0.5, 1.0, 2.0, 4.0} < tried[0.01]
+    assert tried[0.1] == {4.0}

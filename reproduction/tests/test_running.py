@@ -126,7 +126,7 @@ def test_a_cell_of_a_method_that_was_corrected_since_is_not_compared(tmp_path):
                           ("table6", False), ("table6-corrected", False)]
 )  # fmt: skip
 def test_egomix_was_simplified_where_samples_have_classes(name, changed):
-    rows = (VARIANTS["egomix-0.8"] if name == "table1-corrected" else VARIANTS["egomix"],)
+    rows = (VARIANTS["egomix-0.8-wide"] if name == "table1-corrected" else VARIANTS["egomix"],)
     table = replace(TABLES[name], variants=rows, scenarios=TABLES[name].scenarios[:1])
     (_, cell), *_ = cells_of(table, Plan(repetitions=1))
     assert has_changed(cell) == changed
