@@ -18,6 +18,7 @@ from fedegoists.cli.live_progress import PlainLines, QuietOption, is_quiet
 from fedegoists.cli.output import errors, line, screen
 from fedegoists.cli.training_commands import DataDirOption
 from fedegoists.errors import FileError, SettingsError
+from fedegoists.files import read_text
 from fedegoists.methods.outcome import Outcome
 from reproduction import RESULTS
 from reproduction.batched_training import CellGroup, GroupSettings
@@ -26,6 +27,7 @@ from reproduction.budgets import BOTH
 from reproduction.cell_store import CellStore, pack_cells
 from reproduction.cells import Cell, CellResult, Plan
 from reproduction.figures import draw_figures
+from reproduction.readme_tables import with_tables
 from reproduction.real_data_commands import Bf16Option
 from reproduction.reproduced_tables import TABLES, ReproducedTable, table_named
 from reproduction.running import GroupProgress, done_of, left_of, reproduce, rerun
@@ -69,6 +71,7 @@ def register(app: typer.Typer) -> None:
     """Add the commands to the application."""
     app.command("tables")(tables_command)
     app.command("pack")(pack_command)
+    app.command("readme")(readme_command)
 
 
 def tables_command(
@@ -152,6 +155,13 @@ def pack_command(out: OutOption = RESULTS) -> None:
     """Move finished cells and benefit graphs into one compressed file for each table."""
     for path in [*pack_cells(out), *pack_graphs(out)]:
         line(f"Written to {path}")
+
+
+def readme_command() -> None:
+    """Write the tables of the laboratory's README again, from the committed cells."""
+    path = RESULTS.parent / "README.md"
+    path.write_text(with_tables(read_text(path), CellStore(RESULTS)), encoding="utf-8")
+    line(f"Written to {path}")
 
 
 def _part(table: ReproducedTable, methods: str, only: Sequence[str]) -> ReproducedTable:

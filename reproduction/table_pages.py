@@ -1,6 +1,7 @@
 """A page for each table: our numbers, the published ones, differences and their origin."""
 
 import math
+import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
@@ -229,8 +230,10 @@ def _chosen(
         if corrected and all(own.get(name) is None for own in rates.values()):
             continue  # not trained yet, as the page says above
         shown = (
-            _rate(
-                rates[where].get(name),
+            ""
+            if name not in rates[where]  # the table has no such number
+            else _rate(
+                rates[where][name],
                 rounds.get(where, {}).get(name),
                 validation.get(where, {}).get(name),
                 settings.get(where, {}).get(name, ""),
@@ -296,7 +299,19 @@ def _budget_part(
             shown = {(gap.line.key, gap.line.method): _gap(gap) for gap in gaps}
             parts += [f"### Against {yardstick}", "", text, ""]
             parts += _pivot(lines, _Lookup(shown))
+    if table.revision > 1 and not table.of_participants:
+        text = "The lowest metric of any participant, mean over repetitions."
+        parts += ["### The worst participant", "", text, "", *_pivot(lines, _worst)]
     return [*parts, "### What it cost", "", *_costs(lines), ""]
+
+
+def _worst(line: TableLine) -> str:
+    """Return the mean over repetitions of the metric of the worst participant."""
+    lowest = (
+        min((value for value in result.test.values() if math.isfinite(value)), default=math.nan)
+        for result in line.results
+    )
+    return f"{100 * statistics.fmean(lowest):.1f}"
 
 
 def _number(table: ReproducedTable, line: TableLine, repetitions: int) -> str:

@@ -2,11 +2,14 @@
 
 import csv
 import re
+from dataclasses import replace
+from statistics import fmean
 
 import pandas
 import pytest
 
 from fedegoists.learning.datasets import load
+from fedegoists.methods.method_registry import TUNED
 from reproduction import RESULTS
 from reproduction.benefit_graphs import Benefits
 from reproduction.cell_packing import GROUPS, table_holding
@@ -18,14 +21,15 @@ from reproduction.hospital_study import HOSPITALS, hospital_page
 from reproduction.image_gains import committed_cells, image_page, read_image_gains
 from reproduction.packed_lines import ENDING, read_packed
 from reproduction.privacy_study import STUDIES, page
-from reproduction.rate_choice import preferred_company
+from reproduction.rate_choice import at_chosen_rates, preferred_company
+from reproduction.readme_tables import README_TABLES, with_tables
 from reproduction.real_data_commands import origins
 from reproduction.repeated_runs import by_seed, corrected, mean_differences, ratio_of, read_rows
-from reproduction.reproduced_tables import CORRECTED, TABLES
+from reproduction.reproduced_tables import CORRECTED, DECIDING, TABLES
 from reproduction.scenarios import Scenario
 from reproduction.table_results import interval, lines_of
 from reproduction.table_writing import FOLDER, table_contents
-from reproduction.variants import VARIANTS
+from reproduction.variants import SCREENED, VARIANTS
 from reproduction.yardstick_study import PRODUCT, TABLES_COMPARED, yardstick_page
 
 COMMITTED = sorted(name for name in TABLES if (RESULTS / FOLDER / f"{name}.csv").exists())
@@ -234,7 +238,7 @@ def test_the_page_of_decisions_is_derived_from_its_rows():
 
 def test_every_cell_has_its_own_name_and_all_of_its_group(store):
     names = store.digests()
-    assert len(names) == 19_854
+    assert len(names) == 25_231
     assert store.unpacked() == []
     for name in names:
         content = store.load(name)
@@ -303,6 +307,7 @@ def test_the_claims_of_the_readme_are_those_of_the_tables():
             gaps = {
                 (line["distribution"], line["method"], line["against"]): line
                 for line in csv.DictReader(file)
+                if line["alpha"] == "0.2"
             }
         sign, found = 1, gaps.get((claim["key"], claim["one"], claim["other"]))
         if found is None:
@@ -332,24 +337,38 @@ def test_the_leaderboard_of_the_readme_is_that_of_the_cells(store):
     assert "\n".join(shown) in text
 
 
-def test_images_of_the_readme_are_those_of_the_cells(store):
+def test_tables_of_the_readme_are_those_of_the_cells(store):
+    """`python -m reproduction readme` writes them."""
     text = (RESULTS.parent / "README.md").read_text(encoding="utf-8")
-    part = text.split("### With corrected methods")[1].split("Five points over Local")[0]
-    rows = [line.split(" | ") for line in part.splitlines() if line.startswith("| ")]
-    shown = {row[0].removeprefix("| "): [x.removesuffix(" |") for x in row[1:]] for row in rows}
-    assert len(shown) == 1 + 22
-    for column, where in enumerate(shown.pop("method")):
-        data, distribution = where.lower().replace("-", "").split(", ")
-        table = TABLES[f"table{1 if data == 'cifar10' else 2}-corrected"]
-        own = {
-            one.method: one
-            for one in lines_of(table, Plan(), store)
-            if dict(one.key) == {"alpha": 0.2, "distribution": distribution}
-        }
-        for name, cells in shown.items():
-            found = own.get(name)
-            assert cells[column] == ("–" if found is None else f"{found.mean:.1f}"), (name, where)
-            assert found is None or found.n == 10
+    assert with_tables(text, store) == text
+    assert set(re.findall("<!-- table: (.+) -->", text)) == set(README_TABLES)
+
+
+def choice_score(cell, store):
+    """The validation metric by which the rate and the settings of a cell were chosen."""
+    found = []
+    for variant in (cell.variant, cell.variant.followed(TUNED)):
+        alike = [replace(cell, variant=variant, repetition=one) for one in DECIDING]
+        results = [store.get(one) for one in alike]
+        if all(results):
+            found.append(fmean(one.mean_validation for one in results))
+    return max(found)
+
+
+def test_rows_are_screened_by_validation_data(store):
+    """Rows at all levels are those that validation data does not put behind Local, and FedAvg."""
+    scores: dict[str, list[float]] = {}
+    for number in (1, 2):
+        table = TABLES[f"table{number}-corrected"]
+        deciding = tuple((key, one) for key, one in table.scenarios if one == one.deciding)
+        part = replace(table, scenarios=deciding)
+        for _, cell, rated in at_chosen_rates(part, Plan(), store):
+            if rated is not None and not cell.variant.tuned and cell.repetition == 0:
+                scores.setdefault(cell.variant.name, []).append(choice_score(rated, store))
+    means = {name: fmean(own) for name, own in scores.items() if len(own) == 4}
+    passed = {name for name, mean in means.items() if mean >= means["local"]}
+    assert passed | {"fedavg-wide"} == set(SCREENED)
+    assert len(means) == 20
 
 
 def test_thresholds_and_budgets_of_the_readme_are_those_of_the_cells(store):
@@ -381,41 +400,57 @@ def test_the_lead_on_fresh_repetitions_is_that_of_the_cells(store):
         )
 
 
-def test_columns_by_beta_and_of_pfllib_in_the_readme_are_those_of_the_cells(store):
-    text = (RESULTS.parent / "README.md").read_text(encoding="utf-8")
-    part = text.split("Five points over Local")[1].split("At β = 0.01")[0]
-    rows = ("egomix-0.8-wide+wise", "fedavgm-kept-wide+wise", "fedper-wide+ft", "local")
-    expected = []
-    for name in ("table5-corrected", "pfllib"):
-        lines = {(one.key, one.method): one for one in lines_of(TABLES[name], Plan(), store)}
-        keys = list(dict.fromkeys(key for key, _ in lines))
-        for row in rows:
-            found = [lines[key, row] for key in keys]
-            assert {one.n for one in found} == {10 if name == "table5-corrected" else 3}
-            expected.append(f"| {row} | {' | '.join(f'{one.mean:.1f}' for one in found)} |")
-    assert [line for line in part.splitlines() if line.startswith("| ")][1:5] == expected[:4]
-    assert [line for line in part.splitlines() if line.startswith("| ")][6:] == expected[4:]
+def levels(number, store, **wanted):
+    """The lines of some columns of a corrected table, by all of their key, and by row."""
+    found = {}
+    for line in lines_of(TABLES[f"table{number}-corrected"], Plan(), store):
+        if wanted.items() <= dict(line.key).items():
+            found.setdefault(line.key, {})[line.method] = line
+    return found
 
 
-def test_the_means_over_table_5_in_the_readme_are_those_of_the_cells(store):
-    by_method: dict[str, list[list[float]]] = {}
-    for line in lines_of(TABLES["table5-corrected"], Plan(), store):
-        by_method.setdefault(line.method, []).append([line.values[k] for k in range(10)])
-    means = {
-        name: [sum(values) / 6 for values in zip(*own, strict=True)]
-        for name, own in by_method.items()
-        if len(own) == 6
-    }
-    order = sorted(means, key=lambda name: sum(means[name]), reverse=True)
-    ours, first = "egomix-0.8-wide+wise", "fedper-wide+ft"
-    assert order[0] == first
-    shown = {name: f"{sum(means[name]) / 10:.1f}" for name in (first, ours, "local")}
-    gap, low, high = interval([x - y for x, y in zip(means[ours], means[first], strict=True)])
+def gap(one, other):
+    """The paired difference of two lines with its interval."""
+    return interval([one.values[k] - other.values[k] for k in range(10)])
+
+
+def test_what_competition_costs_in_the_readme_is_that_of_the_cells(store):
     text = (RESULTS.parent / "README.md").read_text(encoding="utf-8")
-    assert f"is first with {shown[first]}, and EgoMix and Local have {shown[ours]}" in text
-    assert shown[ours] == shown["local"]
-    numbers = f"(EgoMix minus FedPer {gap:+.1f}, {low:+.1f} to {high:+.1f})".replace("-", "−")
-    assert numbers in text
+    row, said = "egomix-0.8-wide+wise", []
+    for distribution in ("dirichlet", "pathological"):
+        columns = levels(2, store, distribution=distribution)
+        by_alpha = {dict(key)["alpha"]: own for key, own in columns.items()}
+        mean, low, high = gap(by_alpha[0.05][row], by_alpha[0.4][row])
+        said.append(f"{mean:.1f}{' points' * (not said)} ({low:.1f} to {high:.1f})")
+        leads = [best_lead(own) for own in columns.values()]
+        assert all(low > 0 for _, low, _ in leads)
+        most, least = (f"{pick(mean for mean, _, _ in leads):.1f}" for pick in (max, min))
+        order = (most, least) if distribution == "dirichlet" else (least, most)
+        assert f"by {order[0]} to {order[1]} on the" in text
+    assert f"it loses {' and '.join(said)}" in text
+
+
+def best_lead(own):
+    """The difference of EgoMix to the best other row of a column."""
+    others = [line for name, line in own.items() if not name.startswith(("egomix", "fedegoists"))]
+    return gap(own["egomix-0.8-wide+wise"], max(others, key=lambda line: line.mean))
+
+
+def test_what_is_said_of_columns_by_beta_is_that_of_the_cells(store):
+    text = " ".join((RESULTS.parent / "README.md").read_text(encoding="utf-8").split())
+    columns = levels(5, store)
+    leads = [best_lead(own)[0] for own in columns.values()]
+    assert f"first in all six columns, ahead of the best other row of each by {min(leads):.1f} to {max(leads):.1f}." in text  # fmt: skip # noqa: E501
+    for data, name in (("cifar10", "CIFAR-10"), ("cifar100", "CIFAR-100")):
+        ((_, own),) = levels(5, store, dataset=data, beta=0.01).items()
+        mean, low, high = gap(own["egomix-0.8-wide+wise"], own["local"])
+        assert re.search(rf"{mean:+.1f} (over Local )?on {name} \({low:.1f} to {high:.1f}\)".replace("+", r"\+"), text)  # fmt: skip # noqa: E501
+        gains = {
+            line.method.split("-wide")[0]
+            for line in own.values()
+            if line.method != "local" and gap(line, own["local"])[1] > 0
+        }
+        assert gains == {"egomix-0.8"}
 
 
 def test_how_many_methods_are_better_than_local_on_table_7_is_that_of_the_cells(store):

@@ -3,6 +3,7 @@
 from reproduction.cell_store import CellStore
 from reproduction.cells import Plan, cells_of
 from reproduction.reproduced_tables import TABLES
+from reproduction.running import left_of
 from reproduction.table_writing import write_tables
 from reproduction.tests.samples import result, small
 
@@ -93,8 +94,21 @@ def test_a_corrected_page_names_columns_without_any_number(tmp_path):
     write_tables([table], plan, tmp_path)
     page = (tmp_path / "tables/table2-corrected.md").read_text(encoding="utf-8")
     assert "Columns without any number: α = 0.1, pathological." in page
+    # Participants have 0.1 less and more than their mean.
+    assert "| fedavg-wide | 40.0 |" in page.split("### The worst participant")[1]
     assert "Rows without" not in page
     table = small(TABLES["table2-corrected"], ("egomix-0.8-wide", "fedala-wide", "fedfomo-wide"))
     write_tables([table], plan, tmp_path)
     page = (tmp_path / "tables/table2-corrected.md").read_text(encoding="utf-8")
     assert "Only these rows have numbers: egomix-0.8-wide." in page
+
+
+def test_a_page_has_no_choice_where_the_table_has_no_number(tmp_path):
+    table = small(TABLES["table5-corrected"], ("local", "fedprox-wide"), 3)
+    plan, store = Plan(repetitions=1), CellStore(tmp_path)
+    while left := left_of([table], plan, store):
+        for cell in left:
+            store.put(cell, result(0.5))
+    write_tables([table], plan, tmp_path)
+    page = (tmp_path / "tables/table5-corrected.md").read_text(encoding="utf-8")
+    assert "| fedprox-wide |  |  | 1 (0.500) |" in page
