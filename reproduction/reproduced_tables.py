@@ -21,7 +21,7 @@ from reproduction.variants import (
     Variant,
 )
 
-__all__ = ["CORRECTED", "DECIDING", "TABLES", "ReproducedTable", "table_named"]
+__all__ = ["CORRECTED", "DECIDING", "TABLES", "ReproducedTable", "sources", "table_named"]
 
 ALPHAS = (0.05, 0.1, 0.2, 0.3, 0.4)
 BETAS = (0.01, 0.1, 0.5)
@@ -45,7 +45,7 @@ class ReproducedTable:
     of_participants : bool
         Whether each participant has a line of its own; otherwise lines are means over participants.
     derived : bool
-        Whether it is computed from the cells of other tables.
+        Whether it is computed from the cells of Tables 1 and 2 of the same revision.
     chosen : bool
         Whether learning rates are chosen on validation data; otherwise all are the budget's.
     budget : str, optional
@@ -119,7 +119,7 @@ def _of_the_paper() -> Iterator[ReproducedTable]:
             for key, scenario in _by_alpha(data)
         ),
         derived=True,
-        notes=("Derived from Tables 1 and 2: fractions, not per cent.",),
+        notes=("Derived from the numbers of Tables 1 and 2: fractions, not per cent.",),
     )
     yield ReproducedTable(
         "table4",
@@ -339,10 +339,18 @@ TABLES: dict[str, ReproducedTable] = {
     for table in (
         *_of_the_paper(),
         *_beyond_the_paper(),
-        *(_corrected(table) for table in _of_the_paper() if not table.derived),
+        *(_corrected(table) for table in _of_the_paper()),
         *_of_pfllib(),
     )
 }
+
+
+def sources(table: ReproducedTable) -> list[ReproducedTable]:
+    """Return the tables whose cells a table needs: its own, or those that it is derived from."""
+    if not table.derived:
+        return [table]
+    ending = CORRECTED if table.revision > 1 else ""
+    return [TABLES[f"table{number}{ending}"] for number in (1, 2)]
 
 
 def table_named(name: str) -> ReproducedTable:

@@ -33,7 +33,7 @@ from reproduction.cell_store import CellStore
 from reproduction.cells import Cell, CellResult, Plan, cell_from
 from reproduction.folder_locks import WAIT, at_work, claimed
 from reproduction.rate_choice import at_chosen_rates, deciding_cells
-from reproduction.reproduced_tables import TABLES, ReproducedTable
+from reproduction.reproduced_tables import ReproducedTable, sources
 
 __all__ = ["GroupProgress", "Rerun", "left_of", "reproduce", "rerun"]
 
@@ -58,20 +58,21 @@ class GroupProgress:
     waits: Callable[[], None] = lambda: None
 
 
-def sources(tables: Sequence[ReproducedTable]) -> list[ReproducedTable]:
-    """Return the tables whose cells are needed: for a derived table, those it is derived from."""
+def needed_by(tables: Sequence[ReproducedTable]) -> list[ReproducedTable]:
+    """Return the tables whose cells are needed, each once.
+
+    A part of Table 1 does not replace the whole one that a derived table needs.
+    """
     found: list[ReproducedTable] = []
     for table in tables:
-        # A part of Table 1 does not replace the whole one that a derived table needs.
-        needed = [TABLES["table1"], TABLES["table2"]] if table.derived else [table]
-        found += [one for one in needed if one not in found]
+        found += [one for one in sources(table) if one not in found]
     return found
 
 
 def wanted_cells(tables: Sequence[ReproducedTable], plan: Plan, store: CellStore) -> list[Cell]:
     """Return the cells of some tables at the learning rates chosen so far."""
     cells = (
-        rated for table in sources(tables) for _, _, rated in at_chosen_rates(table, plan, store)
+        rated for table in needed_by(tables) for _, _, rated in at_chosen_rates(table, plan, store)
     )
     return list(dict.fromkeys(cell for cell in cells if cell is not None))
 
@@ -79,7 +80,7 @@ def wanted_cells(tables: Sequence[ReproducedTable], plan: Plan, store: CellStore
 def done_of(table: ReproducedTable, plan: Plan, store: CellStore) -> tuple[int, int]:
     """Return the number of finished cells of a table, at their chosen rates, and of all."""
     cells: dict[Cell, bool] = {}
-    for one in sources([table]):
+    for one in sources(table):
         for _, cell, rated in at_chosen_rates(one, plan, store):
             cells[cell] = rated is not None and store.get(rated) is not None
     return sum(cells.values()), len(cells)
@@ -90,7 +91,7 @@ def left_of(tables: Sequence[ReproducedTable], plan: Plan, store: CellStore) -> 
 
     Cells whose learning rate is not decided yet are not among them.
     """
-    tried = deciding_cells(sources(tables), plan, store)
+    tried = deciding_cells(needed_by(tables), plan, store)
     return store.missing([*tried, *wanted_cells(tables, plan, store)])
 
 
@@ -113,7 +114,7 @@ def reproduce(
         about = origin(settings.device)
         worker = _Worker(plan, settings, progress or GroupProgress(), store, benefits, about)
         with suppress(StoppedError):
-            worker.train_all(sources(tables))
+            worker.train_all(needed_by(tables))
         return left_of(tables, plan, store)
 
 

@@ -14,8 +14,8 @@ from reproduction.budgets import BOTH
 from reproduction.cell_store import CellStore
 from reproduction.cells import CellResult, Plan
 from reproduction.rate_choice import at_chosen_rates
-from reproduction.reproduced_tables import CORRECTED, TABLES, ReproducedTable
-from reproduction.variants import BASELINES, HOSPITALS, LOCAL, YARDSTICKS
+from reproduction.reproduced_tables import CORRECTED, TABLES, ReproducedTable, sources
+from reproduction.variants import BASELINES, HOSPITALS, LOCAL, OURS, OURS_AT_BEST, YARDSTICKS
 
 __all__ = [
     "Difference",
@@ -246,41 +246,52 @@ class WorstCase:
     n: int
 
 
-def worst_cases(plan: Plan, store: CellStore) -> list[WorstCase]:
-    """Derive Table 3 from the cells of Tables 1 and 2; values are parts of one."""
-    baselines = {v.name for v in (LOCAL, *BASELINES) if not v.tuned}
+def worst_cases(table: ReproducedTable, plan: Plan, store: CellStore) -> list[WorstCase]:
+    """Derive Table 3 from the cells of Tables 1 and 2; values are parts of one.
+
+    Before the corrections, baselines are the paper's, untuned; in the corrected table, all rows
+    that are trained but our own.
+    """
     found = []
-    for name, data in (("table1", "cifar10"), ("table2", "cifar100")):
+    for one in sources(table):
         scenarios: dict[tuple[Any, ...], dict[str, TableLine]] = {}
-        for line in lines_of(TABLES[name], plan, store):
+        for line in lines_of(one, plan, store):
             scenarios.setdefault((line.key, line.budget), {})[line.method] = line
         for (key, budget), by_method in scenarios.items():
-            for method in YARDSTICKS:
-                if method not in by_method or not baselines <= by_method.keys():
+            for method in worst_compared(table):
+                if method not in by_method:
                     continue
-                own = by_method[method]
-                common = set(own.values)
-                for baseline in baselines:
-                    common &= by_method[baseline].values.keys()
-                if not common:
-                    continue
-                best, repetition, baseline = max(
-                    (by_method[b].values[repetition], -repetition, b)
-                    for b in baselines
-                    for repetition in common
-                )
-                found.append(
-                    WorstCase(
-                        (("dataset", data), *key),
-                        budget,
-                        method,
-                        baseline,
-                        -repetition,
-                        (best - own.values[-repetition]) / 100,
-                        len(common),
-                    )
-                )
+                baselines = _baselines(table, by_method)
+                worst = _worst_case(by_method[method], baselines)
+                if worst is not None:
+                    data = ("dataset", one.scenarios[0][1].data)
+                    found.append(replace(worst, key=(data, *key), budget=budget))
     return found
+
+
+def worst_compared(table: ReproducedTable) -> tuple[str, ...]:
+    """Return the methods for which Table 3 has a column."""
+    return YARDSTICKS if table.revision == 1 else (YARDSTICKS[0], OURS_AT_BEST)
+
+
+def _baselines(table: ReproducedTable, by_method: Mapping[str, TableLine]) -> list[TableLine]:
+    """Return the lines of a column's baselines; none if any of the paper's is missing."""
+    if table.revision > 1:
+        return [line for name, line in by_method.items() if not name.startswith(OURS)]
+    names = [row.name for row in (LOCAL, *BASELINES) if not row.tuned]
+    return [by_method[name] for name in names] if set(names) <= by_method.keys() else []
+
+
+def _worst_case(own: TableLine, baselines: Sequence[TableLine]) -> WorstCase | None:
+    """Return the case of the repetition that suits baselines best; None without any in common."""
+    common = set(own.values).intersection(*(line.values for line in baselines))
+    if not baselines or not common:
+        return None
+    best, repetition, baseline = max(
+        (line.values[one], -one, line.method) for line in baselines for one in common
+    )
+    value = (best - own.values[-repetition]) / 100
+    return WorstCase(own.key, own.budget, own.method, baseline, -repetition, value, len(common))
 
 
 def worst_csv(cases: Sequence[WorstCase]) -> bytes:

@@ -50,7 +50,7 @@ def table_contents(table: ReproducedTable, plan: Plan, store: CellStore) -> dict
     """Return the files of a table by name; none if it has no finished cell."""
     command = _command(table, plan)
     if table.derived:
-        cases = worst_cases(plan, store)
+        cases = worst_cases(table, plan, store)
         if not cases:
             return {}
         return {

@@ -161,6 +161,10 @@ def _wide(variant: Variant) -> Variant:
 WIDE = _wide(BEST)
 YARDSTICKS = tuple(variant.name for variant in (EGOISTS, BEST, WIDE, _wide(FASTER)))
 """The rows with which baselines are compared."""
+OURS = ("egomix", "fedegoists")
+"""Beginnings of the names of rows that are ours or the paper's own, and of no other row."""
+OURS_AT_BEST = _wide(FASTER).followed(INTERPOLATED_ENDING).name
+"""EgoMix as validation data of images prefers it."""
 
 PAPER = (
     LOCAL,

@@ -27,9 +27,9 @@ from reproduction.real_data_commands import origins
 from reproduction.repeated_runs import by_seed, corrected, mean_differences, ratio_of, read_rows
 from reproduction.reproduced_tables import CORRECTED, DECIDING, TABLES
 from reproduction.scenarios import Scenario
-from reproduction.table_results import interval, lines_of
+from reproduction.table_results import interval, lines_of, worst_cases
 from reproduction.table_writing import FOLDER, table_contents
-from reproduction.variants import SCREENED, VARIANTS
+from reproduction.variants import OURS_AT_BEST, SCREENED, VARIANTS
 from reproduction.yardstick_study import PRODUCT, TABLES_COMPARED, yardstick_page
 
 COMMITTED = sorted(name for name in TABLES if (RESULTS / FOLDER / f"{name}.csv").exists())
@@ -398,6 +398,13 @@ def test_the_lead_on_fresh_repetitions_is_that_of_the_cells(store):
         assert f"+{mean:.1f} on {data} ({low:.1f} to {high:.1f})".replace("-", "−") in text.replace(
             "-", "−"
         )
+
+
+def test_the_worst_cases_of_the_readme_are_those_of_the_cells(store):
+    cases = worst_cases(TABLES["table3-corrected"], Plan(), store)
+    ours = [case.value < 0 for case in cases if case.method == OURS_AT_BEST]
+    text = (RESULTS.parent / "README.md").read_text(encoding="utf-8")
+    assert f"EgoMix is ahead in {sum(ours)} of {len(ours)} columns" in text
 
 
 def levels(number, store, **wanted):
