@@ -37,13 +37,11 @@ consortium has a seed of its own, and every alarm is a false one, at least as fa
 concerned: where rules differ, the others may indeed be better off without a member.
 """
 
-import csv
-import io
 import statistics
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import astuple, dataclass, replace
-from pathlib import Path
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
@@ -53,7 +51,6 @@ from fedegoists.benefit import learn_repetitions
 from fedegoists.coalitions import form
 from fedegoists.federation import Participant, SimulatedFederation
 from fedegoists.federation.behaviours import times
-from fedegoists.files import csv_bytes, read_text
 from fedegoists.graphs import CompetitionGraph
 from fedegoists.learning.data import Samples, SiloedData, SiloIndices
 from fedegoists.learning.estimates import over_divisions
@@ -67,6 +64,7 @@ from fedegoists.training.repetitions import Repetitions, Wanted, train_methods
 from fedegoists.training.summary import chosen_test_values
 from reproduction.free_rider_study import behaving
 from reproduction.gains_study import GAIN_STUDIES, GainStudy
+from reproduction.record_files import read_records, records_csv
 
 if TYPE_CHECKING:
     from fedegoists.benefit.silo_queries import Apart
@@ -199,9 +197,6 @@ class MemberResult:
     accused: int
     redundant: str
     metric: float
-
-
-COLUMNS = tuple(MemberResult.__dataclass_fields__)
 
 
 def contribution_rows(
@@ -352,25 +347,12 @@ def _trained(
     return train_methods(Wanted(methods), trained, decisions, lambda _: None, choose_by="loss")
 
 
-def members_csv(rows: Iterable[MemberResult]) -> bytes:
-    """Return all results as CSV, with six digits."""
-    return csv_bytes(
-        COLUMNS,
-        [
-            tuple(f"{cell:.6g}" if isinstance(cell, float) else cell for cell in astuple(one))
-            for one in rows
-        ],
-    )
+members_csv = partial(records_csv, MemberResult)
+"""Return rows as CSV, see `reproduction.record_files`."""
 
 
-def read_members(path: Path) -> list[MemberResult]:
-    """Read what `members_csv` wrote."""
-    kinds = {name: field.type for name, field in MemberResult.__dataclass_fields__.items()}
-    read: dict[object, Callable[[str], object]] = {int: int, float: float, str: str}
-    return [
-        MemberResult(**{name: read[kinds[name]](line[name]) for name in COLUMNS})  # type: ignore[arg-type]
-        for line in csv.DictReader(io.StringIO(read_text(path), newline=""))
-    ]
+read_members = partial(read_records, MemberResult)
+"""Read what `members_csv` returned."""
 
 
 def contribution_page(rows: Sequence[MemberResult], origins: Sequence[str]) -> str:

@@ -6,12 +6,11 @@ model, its weight decay, the estimator and the coalitions are those that `fedego
     python -m reproduction decisions
 """
 
-import csv
-import io
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import astuple, dataclass, field
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +18,8 @@ import numpy as np
 from fedegoists.coalitions.explanation import explain_alone
 from fedegoists.consortium.pipeline import Consortium
 from fedegoists.consortium.toml_text import toml_value
-from fedegoists.files import csv_bytes, read_text, write_bytes
+from fedegoists.files import write_bytes
+from reproduction.record_files import read_records, records_csv
 
 __all__ = [
     "CONSORTIA",
@@ -85,9 +85,6 @@ class DefaultDecision:
     reason: str
 
 
-COLUMNS = tuple(DefaultDecision.__dataclass_fields__)
-
-
 def decisions_of(name: str, work: Path, seeds: Iterable[int] = DECIDED_ON) -> list[DefaultDecision]:
     """Learn and decide in every division, as `fedegoists run` does before it trains."""
     found = []
@@ -147,25 +144,9 @@ def decision_page(decisions: Sequence[DefaultDecision], origin: str) -> str:
     return "\n".join([*lines, "", origin, ""])
 
 
-def written_decisions(decisions: Iterable[DefaultDecision]) -> bytes:
-    """Return decisions as CSV."""
-    return csv_bytes(COLUMNS, [astuple(one) for one in decisions])
+written_decisions = partial(records_csv, DefaultDecision)
+"""Return rows as CSV, see `reproduction.record_files`."""
 
 
-def read_decisions(path: Path) -> list[DefaultDecision]:
-    """Read what `written_decisions` returned."""
-    return [
-        DefaultDecision(
-            line["data"],
-            int(line["seed"]),
-            line["model"],
-            line["estimator"],
-            line["coalitions"],
-            int(line["members"]),
-            int(line["participants"]),
-            float(line["gain"]),
-            line["unit"],
-            line["reason"],
-        )
-        for line in csv.DictReader(io.StringIO(read_text(path), newline=""))
-    ]
+read_decisions = partial(read_records, DefaultDecision)
+"""Read what `written_decisions` returned."""

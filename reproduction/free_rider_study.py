@@ -21,13 +21,11 @@ and nobody falls back to the own model. Nothing was tuned.
     python -m reproduction free-riders
 """
 
-import csv
-import io
 import statistics
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import astuple, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, get_args
@@ -38,7 +36,6 @@ from fedegoists.benefit import learn_repetitions
 from fedegoists.coalitions import form
 from fedegoists.federation import Participant, SimulatedFederation
 from fedegoists.federation.behaviours import times
-from fedegoists.files import csv_bytes, read_text
 from fedegoists.graphs import BenefitGraph, CompetitionGraph
 from fedegoists.learning.data import Samples, SiloedData
 from fedegoists.learning.own_models import model_parts
@@ -47,6 +44,7 @@ from fedegoists.training.defaults import learn_settings
 from fedegoists.training.repetitions import Repetitions, Wanted, train_methods
 from fedegoists.training.summary import chosen_test_values
 from reproduction.gains_study import GAIN_STUDIES
+from reproduction.record_files import read_records, records_csv
 from reproduction.table_results import interval
 
 if TYPE_CHECKING:
@@ -96,9 +94,6 @@ class Loss:
     method: str
     metric: float
     company: int
-
-
-COLUMNS = tuple(Loss.__dataclass_fields__)
 
 
 def losses_of(
@@ -216,29 +211,12 @@ def decided(
     return Decisions(groups, groups, tuple(edges))
 
 
-def losses_csv(losses: Iterable[Loss]) -> bytes:
-    """Return all losses as CSV, with six digits."""
-    rows = [
-        tuple(f"{cell:.6g}" if isinstance(cell, float) else cell for cell in astuple(one))
-        for one in losses
-    ]
-    return csv_bytes(COLUMNS, rows)
+losses_csv = partial(records_csv, Loss)
+"""Return rows as CSV, see `reproduction.record_files`."""
 
 
-def read_losses(path: Path) -> list[Loss]:
-    """Read what `losses_csv` wrote."""
-    return [
-        Loss(
-            line["task"],
-            int(line["repetition"]),
-            line["rule"],
-            line["behaviour"],
-            line["method"],
-            float(line["metric"]),
-            int(line["company"]),
-        )
-        for line in csv.DictReader(io.StringIO(read_text(path), newline=""))
-    ]
+read_losses = partial(read_records, Loss)
+"""Read what `losses_csv` returned."""
 
 
 def rider_page(losses: Sequence[Loss], origin: str) -> str:

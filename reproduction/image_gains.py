@@ -12,14 +12,13 @@ learning rates that validation data prefers. The coalitions depend on competitio
     python -m reproduction image-gains
 """
 
-import csv
 import gzip
-import io
 import json
 import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,9 +26,9 @@ import numpy as np
 import numpy.typing as npt
 
 from fedegoists.benefit.curve_fit import UNTRIED_POWER, HomeScores, Measures
-from fedegoists.files import csv_bytes, read_text
 from fedegoists.graphs import CurveValues
 from fedegoists.learning.data import SiloedData
+from reproduction.record_files import read_records, records_csv
 
 __all__ = ["ImageGain", "image_gains", "image_gains_csv", "image_page", "label_values"]
 
@@ -164,29 +163,12 @@ def committed_cells(folder: Path) -> list[dict[str, Any]]:
     return found
 
 
-def image_gains_csv(gains: Iterable[ImageGain]) -> bytes:
-    """Return the gains as CSV."""
-    return csv_bytes(
-        tuple(ImageGain.__dataclass_fields__),
-        [(*astuple(one)[:-2], f"{one.told:.6g}", f"{one.realised:.6g}") for one in gains],
-    )
+image_gains_csv = partial(records_csv, ImageGain)
+"""Return rows as CSV, see `reproduction.record_files`."""
 
 
-def read_image_gains(path: Path) -> list[ImageGain]:
-    """Read what `image_gains_csv` wrote."""
-    return [
-        ImageGain(
-            line["data"],
-            line["division"],
-            line["competition"],
-            int(line["repetition"]),
-            line["participant"],
-            int(line["members"]),
-            float(line["told"]),
-            float(line["realised"]),
-        )
-        for line in csv.DictReader(io.StringIO(read_text(path), newline=""))
-    ]
+read_image_gains = partial(read_records, ImageGain)
+"""Read what `image_gains_csv` returned."""
 
 
 def fitted(gains: Sequence[ImageGain]) -> npt.NDArray[np.float64]:

@@ -20,13 +20,12 @@ partitions have in common is trained once.
     python -m reproduction larger --device cuda
 """
 
-import csv
-import io
 import math
 import statistics
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
+from functools import partial
 from itertools import combinations
 from pathlib import Path
 
@@ -37,7 +36,6 @@ from fedegoists.benefit import BenefitEstimate, learn_repetitions
 from fedegoists.benefit.estimator_registry import CURVES
 from fedegoists.coalitions import form
 from fedegoists.federation import Participant, SimulatedFederation
-from fedegoists.files import csv_bytes, read_text
 from fedegoists.graphs import BenefitGraph, CompetitionGraph, CurveValues
 from fedegoists.learning.data import SiloedData
 from fedegoists.learning.estimates import Estimate, over_divisions
@@ -51,6 +49,7 @@ from fedegoists.methods.local import Local
 from fedegoists.training.defaults import defaults_for, learn_settings
 from fedegoists.training.repetitions import load_trainable
 from reproduction.benefit_graphs import RELATIVE
+from reproduction.record_files import read_records, records_csv
 from reproduction.scenarios import Scenario, competition_of
 
 __all__ = [
@@ -133,9 +132,6 @@ class MemberGain:
     error: float
     train: int
     test: int
-
-
-COLUMNS = tuple(MemberGain.__dataclass_fields__)
 
 
 def consortia(count: int, settings: LargerSettings, repetitions: int) -> dict[int, SiloedData]:
@@ -351,33 +347,12 @@ def _gains(
     return found
 
 
-def members_csv(gains: Iterable[MemberGain]) -> bytes:
-    """Return all gains as CSV, with six digits."""
-    rows = [
-        tuple(f"{cell:.6g}" if isinstance(cell, float) else cell for cell in astuple(one))
-        for one in gains
-    ]
-    return csv_bytes(COLUMNS, rows)
+members_csv = partial(records_csv, MemberGain)
+"""Return rows as CSV, see `reproduction.record_files`."""
 
 
-def read_members(path: Path) -> list[MemberGain]:
-    """Read what `members_csv` wrote."""
-    return [
-        MemberGain(
-            int(line["participants"]),
-            int(line["repetition"]),
-            line["choice"],
-            line["participant"],
-            int(line["coalition"]),
-            int(line["members"]),
-            float(line["expected"]),
-            float(line["gain"]),
-            float(line["error"]),
-            int(line["train"]),
-            int(line["test"]),
-        )
-        for line in csv.DictReader(io.StringIO(read_text(path), newline=""))
-    ]
+read_members = partial(read_records, MemberGain)
+"""Read what `members_csv` returned."""
 
 
 def larger_page(gains: Sequence[MemberGain], origin: str) -> str:

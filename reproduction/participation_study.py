@@ -15,14 +15,13 @@ The rule was chosen on repetitions 10 to 14; the results are of 0 to 9, for imag
     python -m reproduction participation cifar10-dirichlet --device cuda --bf16
 """
 
-import csv
-import io
 import math
 import statistics
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -33,7 +32,6 @@ from fedegoists.coalitions import form
 from fedegoists.consortium.participant_models import deliveries
 from fedegoists.federation import Participant, SimulatedFederation
 from fedegoists.federation.delivery import OWN, HomeChoice, ModelName, choose_at_home
-from fedegoists.files import csv_bytes, read_text
 from fedegoists.graphs import BenefitGraph, CompetitionGraph
 from fedegoists.learning import safe_choice
 from fedegoists.learning.data import SiloedData
@@ -43,6 +41,7 @@ from fedegoists.learning.safe_choice import paired_gain, pseudo_values
 from fedegoists.training.decisions import Decisions
 from fedegoists.training.repetitions import Repetitions, Wanted, method_of, train_methods
 from reproduction.gains_study import GAIN_STUDIES
+from reproduction.record_files import read_records, records_csv
 
 __all__ = ["IMAGE_TASKS", "TASKS", "Ending", "endings_of", "participation_page"]
 
@@ -92,9 +91,6 @@ class Ending:
     def worse(self) -> bool:
         """Whether the member is worse off than alone by more than noise."""
         return self.gain < 0 and self.gain < -NOISE * self.error
-
-
-COLUMNS = tuple(Ending.__dataclass_fields__)
 
 
 def endings_of(
@@ -195,31 +191,12 @@ def _tested(
     return metric(np.arange(len(targets))), pseudo_values(metric, len(targets))
 
 
-def endings_csv(endings: Iterable[Ending]) -> bytes:
-    """Return all endings as CSV, with six digits."""
-    rows = [
-        tuple(f"{cell:.6g}" if isinstance(cell, float) else cell for cell in astuple(one))
-        for one in endings
-    ]
-    return csv_bytes(COLUMNS, rows)
+endings_csv = partial(records_csv, Ending)
+"""Return rows as CSV, see `reproduction.record_files`."""
 
 
-def read_endings(path: Path) -> list[Ending]:
-    """Read what `endings_csv` wrote."""
-    return [
-        Ending(
-            line["task"],
-            int(line["repetition"]),
-            line["participant"],
-            line["delivery"],
-            line["kept"],
-            float(line["gain"]),
-            float(line["error"]),
-            int(line["train"]),
-            int(line["test"]),
-        )
-        for line in csv.DictReader(io.StringIO(read_text(path), newline=""))
-    ]
+read_endings = partial(read_records, Ending)
+"""Read what `endings_csv` returned."""
 
 
 def share_worse(endings: Sequence[Ending]) -> float:

@@ -12,12 +12,10 @@ principle is a best partition of W *without* it, and the exact search of the pac
 of optimality, finds it.
 """
 
-import csv
-import io
 from collections.abc import Iterable, Sequence
-from dataclasses import astuple, dataclass
-from pathlib import Path
-from typing import Any, Literal
+from dataclasses import dataclass
+from functools import partial
+from typing import Literal
 
 import numpy as np
 from scipy.sparse.csgraph import connected_components
@@ -26,12 +24,12 @@ from fedegoists.coalitions import form, verify
 from fedegoists.coalitions.array_types import Bools
 from fedegoists.coalitions.principles import Coalition
 from fedegoists.coalitions.welfare import welfare_by
-from fedegoists.files import csv_bytes, read_text
 from fedegoists.graphs import BenefitGraph, CoalitionValues, CompetitionGraph
 from fedegoists.graphs.coalition_values import Benefits, least_gain
 from fedegoists.learning.datasets.synthetic import STRONG, WEAK
 from fedegoists.training.decisions import random_competition
 from reproduction.packed_lines import Record
+from reproduction.record_files import read_records, records_csv
 from reproduction.scenarios import HOSPITAL_RIVALS
 
 __all__ = [
@@ -225,9 +223,6 @@ class GraphCost:
         return max(1 - self.welfare_with / self.welfare_without, 0.0)
 
 
-GRAPH_COLUMNS = tuple(GraphCost.__dataclass_fields__)
-
-
 def cost_on(
     benefit: BenefitGraph,
     competition: CompetitionGraph,
@@ -327,24 +322,9 @@ def learned_costs(records: Iterable[Record]) -> list[GraphCost]:
     return found
 
 
-def graph_costs_csv(costs: Iterable[GraphCost]) -> bytes:
-    """Return what the principle costs on each graph as CSV, with six digits."""
-    rows = [tuple(map(_written, astuple(one))) for one in costs]
-    return csv_bytes(GRAPH_COLUMNS, rows)
+graph_costs_csv = partial(records_csv, GraphCost)
+"""Return rows as CSV, see `reproduction.record_files`."""
 
 
-def _written(cell: object) -> object:
-    return f"{cell:.6g}" if isinstance(cell, float) else cell
-
-
-def _read(kind: type, text: str) -> Any:
-    return text == "True" if kind is bool else kind(text)
-
-
-def read_graph_costs(path: Path) -> list[GraphCost]:
-    """Read what `graph_costs_csv` wrote."""
-    kinds = GraphCost.__annotations__
-    return [
-        GraphCost(**{name: _read(kinds[name], line[name]) for name in GRAPH_COLUMNS})
-        for line in csv.DictReader(io.StringIO(read_text(path), newline=""))
-    ]
+read_graph_costs = partial(read_records, GraphCost)
+"""Read what `graph_costs_csv` returned."""

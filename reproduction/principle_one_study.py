@@ -23,14 +23,12 @@ trained, as in the study of free riders.
     python -m reproduction principle-one
 """
 
-import csv
-import io
 import math
 import statistics
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, get_args
@@ -40,7 +38,6 @@ import numpy as np
 from fedegoists.benefit import learn_repetitions
 from fedegoists.coalitions.welfare import utilities_by
 from fedegoists.federation import Participant, SimulatedFederation
-from fedegoists.files import csv_bytes, read_text
 from fedegoists.graphs import BenefitGraph, CompetitionGraph
 from fedegoists.graphs.coalition_values import Benefits, pair_graph
 from fedegoists.learning.data import SiloedData
@@ -51,6 +48,7 @@ from fedegoists.training.repetitions import Repetitions, Wanted, train_methods
 from fedegoists.training.summary import chosen_test_values
 from reproduction.gains_study import GAIN_STUDIES
 from reproduction.principle_one import Partition, best_with, best_without, positions, roles
+from reproduction.record_files import read_records, records_csv
 
 if TYPE_CHECKING:
     from fedegoists.benefit.silo_queries import Apart
@@ -107,9 +105,6 @@ class MemberCost:
     def cost(self) -> float:
         """What the principle costs it; not a number where the test metric is not defined."""
         return self.gain_without - self.gain_with
-
-
-COLUMNS = tuple(MemberCost.__dataclass_fields__)
 
 
 @dataclass(frozen=True)
@@ -295,22 +290,12 @@ def _rows(
     ]
 
 
-def costs_csv(costs: Iterable[MemberCost]) -> bytes:
-    """Return all rows as CSV, with six digits."""
-    rows = [
-        tuple(f"{cell:.6g}" if isinstance(cell, float) else cell for cell in astuple(one))
-        for one in costs
-    ]
-    return csv_bytes(COLUMNS, rows)
+costs_csv = partial(records_csv, MemberCost)
+"""Return rows as CSV, see `reproduction.record_files`."""
 
 
-def read_costs(path: Path) -> list[MemberCost]:
-    """Read what `costs_csv` wrote."""
-    kinds = {name: MemberCost.__annotations__[name] for name in COLUMNS}
-    return [
-        MemberCost(**{name: kinds[name](line[name]) for name in COLUMNS})
-        for line in csv.DictReader(io.StringIO(read_text(path), newline=""))
-    ]
+read_costs = partial(read_records, MemberCost)
+"""Read what `costs_csv` returned."""
 
 
 def means(costs: Sequence[MemberCost], role: str | None = None) -> dict[int, float]:

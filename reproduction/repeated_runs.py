@@ -1,12 +1,11 @@
 """Consortia described in files, trained over several divisions of their data."""
 
-import csv
-import io
 import math
 import statistics
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import astuple, dataclass, replace
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from fedegoists.consortium.model_choice import searches_decay, training_changes, training_steps
@@ -14,20 +13,19 @@ from fedegoists.consortium.pipeline import Consortium
 from fedegoists.consortium.simulated_engine import SimulatedEngine
 from fedegoists.consortium.toml_text import toml_value
 from fedegoists.federation import Participant, SimulatedFederation
-from fedegoists.files import csv_bytes, read_text, write_bytes
+from fedegoists.files import write_bytes
 from fedegoists.learning.estimates import over_divisions
 from fedegoists.learning.own_models import model_parts
 from fedegoists.training.decay_search import searched_decays, searched_decays_together
 from fedegoists.training.decisions import Decisions
 from fedegoists.training.repetitions import Repetitions, train_methods
 from fedegoists.training.summary import chosen_test_values
+from reproduction.record_files import read_records, records_csv
 
 __all__ = ["Difference", "Measured", "consortium_text", "corrected", "measured", "read_rows"]
 
 ALONE = "local"
 """The method that trains alone."""
-
-COLUMNS = ("data", "model", "method", "seed", "participant", "train", "test", "decay", "value")
 
 
 @dataclass(frozen=True)
@@ -165,27 +163,12 @@ def _trained(
     return rows
 
 
-def rows_csv(rows: Iterable[Measured]) -> bytes:
-    """Return rows as CSV, with six digits."""
-    return csv_bytes(COLUMNS, [(*astuple(row)[:-1], f"{row.value:.6g}") for row in rows])
+rows_csv = partial(records_csv, Measured)
+"""Return rows as CSV, see `reproduction.record_files`."""
 
 
-def read_rows(path: Path) -> list[Measured]:
-    """Read what `rows_csv` wrote."""
-    return [
-        Measured(
-            line["data"],
-            line["model"],
-            line["method"],
-            int(line["seed"]),
-            line["participant"],
-            int(line["train"]),
-            int(line["test"]),
-            float(line["decay"]),
-            float(line["value"]),
-        )
-        for line in csv.DictReader(io.StringIO(read_text(path), newline=""))
-    ]
+read_rows = partial(read_records, Measured)
+"""Read what `rows_csv` returned."""
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,6 @@ from reproduction.__main__ import _application
 from reproduction.contribution_study import (
     BEHAVIOURS,
     CLEAN,
-    COLUMNS,
     PARTS,
     MemberResult,
     behaved,
@@ -95,7 +94,8 @@ def test_the_table_reads_back_and_the_page_counts(measured, tmp_path):
     assert again[0] == replace(
         rows[0],
         **{name: pytest.approx(getattr(rows[0], name), rel=1e-5)
-           for name in COLUMNS if isinstance(getattr(rows[0], name), float)},
+           for name in MemberResult.__dataclass_fields__
+           if isinstance(getattr(rows[0], name), float)},
     )  # fmt: skip
     page = contribution_page(rows, ["Written by a test."])
     (line,) = [one for one in page.splitlines() if one.startswith("| random labels")][:1]
