@@ -15,8 +15,10 @@ __all__ = [
     "as_positions",
     "assert_sound",
     "best_welfare",
+    "chain_of_pairs",
     "consortium",
     "graphs",
+    "graphs_and_coalitions",
     "is_valid",
     "mergeable",
     "partitions",
@@ -24,6 +26,7 @@ __all__ = [
     "utility",
     "valid_partitions",
     "welfare",
+    "without_rivalry",
 ]
 
 Graphs = tuple[BenefitGraph, CompetitionGraph]
@@ -92,6 +95,45 @@ def mergeable(
             if gain > 0 and is_valid(union, benefit, competition, fewest_members):
                 return list(groups)
     return None
+
+
+@st.composite
+def graphs_and_coalitions(draw: st.DrawFn):
+    """Any two graphs, a demanded size, and valid coalitions of the participants."""
+    benefit, competition = draw(graphs(min_n=1))
+    least = draw(st.integers(1, 4))
+    labels = draw(st.lists(st.integers(0, 3), min_size=benefit.n, max_size=benefit.n))
+    coalitions = []
+    for label in sorted(set(labels)):
+        group = [i for i in range(benefit.n) if labels[i] == label]
+        valid = is_valid(group, benefit, competition, least)
+        coalitions += [group] if valid else [[i] for i in group]
+    named = [[benefit.participants[i] for i in group] for group in coalitions]
+    return benefit, competition, named, least
+
+
+def without_rivalry(
+    benefit: BenefitGraph, competition: CompetitionGraph, coalitions: list[list[str]]
+) -> BenefitGraph:
+    """The benefits without those between coalitions of which two members compete."""
+    home = {name: k for k, group in enumerate(coalitions) for name in group}
+    apart = {frozenset((home[a], home[b])) for a, b in competition.pairs}
+    kept = [
+        edge for edge in benefit.edges() if frozenset((home[edge[0]], home[edge[1]])) not in apart
+    ]
+    return BenefitGraph.from_edges(kept, benefit.participants)
+
+
+def chain_of_pairs(
+    count: int,
+) -> tuple[BenefitGraph, CompetitionGraph, list[list[str]]]:
+    """Pairs {a, b} that are worth 20; b gives 1 to the next pair's a, which is its competitor."""
+    pairs = [[f"a{k}", f"b{k}"] for k in range(count)]
+    names = [name for pair in pairs for name in pair]
+    edges = [(one, other, 10.0) for pair in pairs for one, other in (pair, pair[::-1])]
+    steps = [(one[1], other[0]) for one, other in itertools.pairwise(pairs)]
+    benefit = BenefitGraph.from_edges([*edges, *((b, a, 1.0) for b, a in steps)], names)
+    return benefit, CompetitionGraph(steps, names), pairs
 
 
 def partitions(items: list[int]) -> Iterator[Partition]:

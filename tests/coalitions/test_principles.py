@@ -9,7 +9,15 @@ from hypothesis import strategies as st
 from fedegoists import BenefitGraph, CompetitionGraph, verify
 from fedegoists.coalitions.principles import Conflict, FreeRider, Merger
 from fedegoists.errors import GraphError, PartitionError
-from tests.instances import as_positions, graphs, is_valid, mergeable
+from tests.instances import (
+    as_positions,
+    chain_of_pairs,
+    graphs,
+    graphs_and_coalitions,
+    is_valid,
+    mergeable,
+    without_rivalry,
+)
 
 NAMES = ["a", "b", "c", "d"]
 
@@ -159,6 +167,43 @@ def test_what_is_not_linked_is_searched_for_mergers_by_itself():
     apart = [[name] for group in coalitions[:2] for name in group] + coalitions[2:]
     (found,) = verify(graph, rivals, apart, budget=1000).mergers
     assert {name[1:] for group in found.coalitions for name in group} == {"0"}
+
+
+def test_what_competitors_could_give_each_other_links_nothing():
+    """Each pair gives something to the next one, but to the competitor of the giver.
+
+    Were they linked, 60 pairs in a chain would have more than a million sets to look at.
+    """
+    assert verify(*chain_of_pairs(60), budget=1).ok
+
+
+def test_a_merger_beside_competing_coalitions_is_found():
+    """{c, d} cannot join {a, b}, which gives it 5, but gains 3 with {e, f}."""
+    names = list("abcdef")
+    edges = [(one, other, 1) for one, other in ("ab", "ba", "cd", "dc", "ef", "fe")]
+    graph = BenefitGraph.from_edges([*edges, ("b", "c", 5), ("d", "e", 3)], names)
+    rivals = CompetitionGraph([("a", "c")], names)
+    found = verify(graph, rivals, [["a", "b"], ["c", "d"], ["e", "f"]])
+    assert found.mergers == (Merger((("c", "d"), ("e", "f")), 3.0),)
+
+
+@given(graphs_and_coalitions(), st.integers(0, 8))
+@settings(max_examples=300, deadline=None)
+def test_benefits_between_competing_coalitions_change_nothing(instance, budget):
+    """Not the merger that is found, nor after how many sets."""
+    graph, rivals, coalitions, least = instance
+    found = verify(graph, rivals, coalitions, budget=budget, fewest_members=least)
+    graph = without_rivalry(graph, rivals, coalitions)
+    assert verify(graph, rivals, coalitions, budget=budget, fewest_members=least) == found
+
+
+@given(graphs_and_coalitions())
+@settings(max_examples=300, deadline=None)
+def test_mergers_of_valid_coalitions_are_those_of_brute_force(instance):
+    graph, rivals, coalitions, least = instance
+    found = verify(graph, rivals, coalitions, budget=None, fewest_members=least)
+    partition = as_positions(coalitions, graph.participants)
+    assert found.stable is (mergeable(partition, graph, rivals, least) is None)
 
 
 @given(graphs(min_n=1), graphs(min_n=1))

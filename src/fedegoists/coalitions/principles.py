@@ -396,12 +396,17 @@ def merger(
     """
     everybody = range(len(partition))  # coalitions by number from here on
     home = {name: c for c in everybody for name in partition[c]}
-    benefits = [{home[t] for name in partition[c] for t in gives[name]} - {c} for c in everybody]
+    competes = [{home[r] for name in partition[c] for r in rivals[name]} - {c} for c in everybody]
+    # No merger holds two coalitions that compete, so a giver, a taker or a benefit edge inside a
+    # merger is never between such two. Leaving these edges out hides no merger, and links fewer.
+    benefits = [
+        {home[t] for name in partition[c] for t in gives[name]} - competes[c] - {c}
+        for c in everybody
+    ]
     benefited: list[set[int]] = [set() for _ in everybody]
     for c in everybody:
         for other in benefits[c]:
             benefited[other].add(c)
-    competes = [{home[r] for name in partition[c] for r in rivals[name]} - {c} for c in everybody]
     single = {c for c in everybody if len(partition[c]) == 1}
 
     def supported(group: set[int]) -> set[int]:

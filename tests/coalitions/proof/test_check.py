@@ -9,10 +9,18 @@ import subprocess
 import sys
 
 import pytest
+from hypothesis import given, settings
 
 from fedegoists import BenefitGraph, Certificate, CompetitionGraph, CurveValues, form
 from fedegoists.coalitions.proof import check
-from tests.instances import random_graphs
+from tests.instances import (
+    as_positions,
+    chain_of_pairs,
+    graphs_and_coalitions,
+    mergeable,
+    random_graphs,
+    without_rivalry,
+)
 
 
 def instance(rng: random.Random, largest: int = 24):
@@ -149,6 +157,48 @@ def test_mergers_are_searched_for_among_what_is_linked():
     apart = [1 << i for group in groups[:2] for i in check.bits(group)] + groups[2:]
     with pytest.raises(check.RefutedError, match="2 coalitions would gain"):
         check.check_stable(graphs, apart, False, check.StepCount(20_000))
+
+
+def read(benefit, competition, coalitions, least=1) -> tuple[check.BothGraphs, list[int]]:
+    """Graphs and coalitions as a certificate states them."""
+    document = {
+        "benefit": benefit.to_dict(),
+        "competition": competition.to_dict(),
+        "coalitions": coalitions,
+        "fewest_members": least,
+    }
+    graphs = check.BothGraphs(document)
+    return graphs, check.read_partition(graphs, document)
+
+
+def searched(instance) -> tuple[bool, int]:
+    """Whether no coalitions can merge, and the steps after which the search says so."""
+    steps = check.StepCount()
+    try:
+        check.check_stable(*read(*instance), False, steps)
+    except check.RefutedError:
+        return False, steps.left
+    return True, steps.left
+
+
+def test_what_competitors_could_give_each_other_links_nothing():
+    """Each of 60 pairs helps a competitor in the next: 60 steps, instead of over 50 million."""
+    benefit, competition, pairs = chain_of_pairs(60)
+    assert check.check_stable(*read(benefit, competition, pairs), False, check.StepCount(60))
+    certificate = form(benefit, competition).certificate
+    assert certificate.check().ok
+    assert check.check(certificate.to_json())[0]
+
+
+@given(graphs_and_coalitions())
+@settings(max_examples=300, deadline=None)
+def test_mergers_are_those_of_brute_force(instance):
+    benefit, competition, coalitions, least = instance
+    stable, steps = searched(instance)
+    groups = as_positions(coalitions, benefit.participants)
+    assert stable is (mergeable(groups, benefit, competition, least) is None)
+    kept = without_rivalry(benefit, competition, coalitions)
+    assert searched((kept, competition, coalitions, least)) == (stable, steps)
 
 
 def test_it_reads_a_certificate_from_standard_input():

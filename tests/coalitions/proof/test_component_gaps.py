@@ -4,6 +4,7 @@ import json
 import math
 from fractions import Fraction
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -17,7 +18,7 @@ from fedegoists.coalitions.proof.price_proof import (
     states_optimum,
 )
 from tests.coalitions.proof.test_check import sealed
-from tests.instances import graphs, random_graphs
+from tests.instances import graphs, random_graphs, valid_partitions
 
 NAMES = ["a", "b", "c", "d", "e"]
 SMALL = [("c", "d", 1.0), ("d", "c", 1.0), ("d", "e", 9.0), ("e", "d", 9.0)]
@@ -204,6 +205,42 @@ def test_the_bound_is_the_welfare_and_the_open_gaps():
     assert isinstance(proven, ProvenBound)
     assert [part.closed for part in proven.parts] == [True, False]
     assert proven.welfare == proven.known == Fraction(2e17) + 18
+
+
+def test_a_closed_component_counts_with_what_the_coalitions_reach():
+    """a and c compete for b; {b, c} is worth 4.4e-15 more, ten last places of 2.5.
+
+    The fairest coalitions are {a, b} and {c}, the first in order of two that help one more each.
+    """
+    more = 1.5 + 20 * 2.0**-52
+    edges = [("a", "b", 1.5), ("b", "a", 1.0), ("b", "c", 1.0), ("c", "b", more)]
+    benefit = BenefitGraph.from_edges(edges, ["a", "b", "c"])
+    rivals = CompetitionGraph([("a", "c")], ["a", "b", "c"])
+    apart = [("a", "b"), ("c",)]
+    proven = proven_bound(benefit, rivals, apart, [], enough=2.5)
+    assert [part.known - part.own for part in proven.parts] == [20 * proven.unit // 2**52]
+    assert proven.closed
+    assert proven.known == proven.welfare == Fraction(5, 2)
+
+    formation = form(benefit, rivals, objective="fair")
+    assert formation.coalitions == tuple(apart)
+    assert refused(formation.certificate.to_json()) == (set(), set())
+
+
+@given(graphs(min_n=2, max_n=5), st.data())
+@settings(max_examples=100, deadline=None)
+def test_a_component_counts_the_same_in_what_is_known_and_in_the_bound(instance, data):
+    """With benefits that differ in their last places; all partitions of five are compared."""
+    benefit, competition = instance
+    places = data.draw(st.lists(st.integers(0, 40), min_size=benefit.n**2, max_size=benefit.n**2))
+    nudged = benefit.weights * (1 + np.reshape(places, benefit.weights.shape) * 2.0**-52)
+    benefit = BenefitGraph(nudged, benefit.participants)
+    partition = data.draw(st.sampled_from([*valid_partitions(benefit, competition)]))
+    groups = [tuple(benefit.participants[i] for i in group) for group in partition]
+    reached = sum(Fraction(benefit.weights[i, j]) for g in partition for i in g for j in g)
+    proven = proven_bound(benefit, competition, groups, [], enough=float(reached))
+    assert reached <= proven.known <= proven.welfare
+    assert (proven.known == reached) is proven.closed
 
 
 def test_what_rounding_takes_from_many_components_does_not_add_up():

@@ -345,6 +345,9 @@ def check_stable(graphs: BothGraphs, groups: list[int], optimal: bool, steps: St
     for i, others in enumerate(graphs.rivals):
         for j in bits(others):
             rivals[home[i]] |= 1 << home[j]
+    # No two that compete are in one merger, so none of its givers, takers or gains is between such.
+    gives = [given & ~others for given, others in zip(gives, rivals, strict=True)]
+    takes = [taken & ~others for taken, others in zip(takes, rivals, strict=True)]
     cases = [(1 << len(groups)) - 1]
     while cases:
         case = cases.pop()

@@ -216,8 +216,13 @@ class ProvenBound:
 
     @property
     def known(self) -> Fraction:
-        """The highest welfare that a valid partition is known to have."""
-        return Fraction(sum(part.known for part in self.parts), self.unit)
+        """The highest welfare that a valid partition is known to have.
+
+        As in the bound, a closed component counts with what the coalitions reach: what rounding
+        may take from it refutes nothing.
+        """
+        reached = sum(part.own if part.closed else part.known for part in self.parts)
+        return Fraction(reached, self.unit)
 
     @property
     def closed(self) -> bool:
