@@ -26,6 +26,8 @@ SUMMED = [
     ("fedprox", {}),
     ("feddisco", {}),
     ("fedavgm", {}),
+    ("fedavgm", {"buffers": "averaged"}),
+    ("slowmo", {"buffers": "averaged"}),
     ("egomix", PLAIN),
     ("egomix", {}),
     ("egomix", {"own": "layer", "alone": 0.35, "tune": 0.35}),
