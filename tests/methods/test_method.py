@@ -133,6 +133,13 @@ def test_a_second_run_begins_with_no_personal_layers_of_the_first(kind):
 
 
 @pytest.mark.parametrize(("name", "settings"), SUMMED)
+def test_a_second_run_begins_with_no_momentum_of_the_first(name, settings):
+    over = federation(SummingFederation)
+    first, second = (trained(over, name, settings, rounds=2)[1] for _ in range(2))
+    assert [row.value for row in first.rows] == [row.value for row in second.rows]
+
+
+@pytest.mark.parametrize(("name", "settings"), SUMMED)
 def test_the_server_sees_no_single_model(name, settings):
     plain, summing = federation(), federation(SummingFederation)
     trained(summing, name, settings, rounds=1)

@@ -10,12 +10,13 @@ from fedegoists.federation.mixing import Sum, replaced_rows
 from fedegoists.federation.participant import Participant
 from fedegoists.federation.requests import (
     EVERYTHING,
+    Keep,
     LocalTerms,
     Personal,
     Train,
     TrainSettings,
 )
-from fedegoists.federation.seam import Federation, sorted_out
+from fedegoists.federation.seam import Failure, Federation, sorted_out
 from fedegoists.methods.method import Coalitions, Method, RoundReport, State, in_company
 
 
@@ -329,3 +330,11 @@ def personal_part(method: Method, slot: str | None = None) -> Personal | None:
 def momentum_slot(slot: str) -> str:
     """Return the slot of the momentum of models that stay in their silos."""
     return f"{slot}/momentum"
+
+
+def emptied(method: Method, federation: Federation, slots: Iterable[str]) -> RoundReport:
+    """Have silos that keep their whole models empty some slots, such as that of the momentum."""
+    failures: tuple[Failure, ...] = ()
+    for slot in slots if method.at_home else ():
+        failures += sorted_out(federation.call(dict.fromkeys(method.at_home, Keep(slot=slot))))[1]
+    return RoundReport(failures=failures)
