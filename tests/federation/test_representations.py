@@ -233,7 +233,7 @@ def test_a_shift_that_does_not_fit_is_a_failure(shift, reason):
 )
 def test_kernels_made_for_a_network_know_the_terms_of_its_copy(monkeypatch, name, options, width):
     """And are not used where something else is added to the loss, of which they do not know."""
-    monkeypatch.setattr(StackedCNN, "suits", lambda _: True)
+    monkeypatch.setattr(StackedCNN, "suits", lambda _, bf16: True)
     data = silos("cifar10-cnn")
     network = Network(build_model(name, 0, **options), TASKS["classification"])
     pool = pooled_silos({None: data}, torch.device("cpu"))[Participant("s0")]

@@ -144,19 +144,48 @@ def test_no_mean_changes_what_takes_no_part_in_sums(step):
         assert slots["egomix/velocity"][2] == 0
 
 
-def test_nothing_that_is_sent_moves_what_takes_no_part_in_sums():
-    """Its momentum begins at zero; pulls that are sent do not move it, for there is no anchor."""
-    for personal in (APART, HOME.changed(momentum_slot=None, unmixed=APART.unmixed)):
-        ends = []
-        for sent in (0 * FIRST, FIRST + 50):
-            federation = silo()
-            federation.silo_memory(A).slots["egomix"] = FIRST.clone()
-            frozen = ("output.weight",)
-            terms = LocalTerms(momentum=sent, anchor=sent, pull=0.5, frozen=frozen)
-            steady = SETTINGS.changed(momentum=0.5)
-            federation.call({A: request(personal=personal, terms=terms).changed(settings=steady)})
-            ends.append(federation.silo_memory(A).slots["egomix"][2])
-        assert ends[0] == ends[1]
+KEPT = [
+    APART,
+    HOME.changed(momentum_slot=None, unmixed=APART.unmixed),
+    Personal(prefixes=APART.unmixed, slot="egomix"),
+    Personal(prefixes=APART.unmixed, slot="egomix", momentum_slot="egomix/momentum"),
+]
+"""Requests after which the bias takes no part in sums."""
+
+
+def silo_with(personal, *, begun):
+    """A silo that keeps a bias of 1.1 already, or nothing yet."""
+    federation = silo()
+    if begun:
+        own = FIRST[federation.schema.mask(personal.prefixes)] + 1
+        federation.silo_memory(A).slots["egomix"] = own
+    return federation
+
+
+@pytest.mark.parametrize("begun", [True, False])
+@pytest.mark.parametrize(
+    "vectors", [("anchor",), ("correction",), ("momentum",), ("anchor", "correction", "momentum")]
+)
+@pytest.mark.parametrize("personal", KEPT)
+def test_nothing_that_is_sent_moves_what_takes_no_part_in_sums(personal, vectors, begun):
+    """Its momentum begins at zero, it is pulled to where it begins, and nothing corrects it."""
+    ends = []
+    for sent in (0 * FIRST, FIRST + 50):
+        federation = silo_with(personal, begun=begun)
+        # The layer below stays, so that only these vectors could make a difference.
+        terms = LocalTerms(**dict.fromkeys(vectors, sent), pull=0.5, frozen=("output.weight",))
+        steady = SETTINGS.changed(momentum=0.5, steps=2)
+        federation.call({A: request(personal=personal, terms=terms).changed(settings=steady)})
+        ends.append(federation.silo_memory(A).slots["egomix"][-1])
+    assert ends[0] == ends[1]
+
+
+@pytest.mark.parametrize(("begun", "bias"), [(True, 1.1), (False, 0.1)])
+@pytest.mark.parametrize("personal", KEPT)
+def test_where_a_cosine_pulls_has_the_bias_that_the_silo_begins_with(personal, begun, bias):
+    memory = silo_with(personal, begun=begun).silo_memory(A)
+    towards = memory.own_term("towards", FIRST + 50, FIRST, personal)
+    torch.testing.assert_close(towards, torch.cat([FIRST[:2] + 50, torch.tensor([bias])]))
 
 
 PREFIXES = st.sampled_from(["", "o", "output.", "output.weight", "output.bias"])

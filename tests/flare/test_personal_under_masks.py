@@ -40,6 +40,8 @@ A_PAIR = (SILOS[:2], SILOS[2:])
 CASES = [
     *((name, {}, ALL) for name in MASKED),
     ("slowmo", {"buffers": "averaged"}, ALL),
+    ("slowmo", {"buffers": "averaged"}, ONE_ALONE),
+    ("fedavgm", {"buffers": "averaged"}, ONE_ALONE),
     ("ditto", {}, ONE_ALONE),
     ("ditto", {}, A_PAIR),
     ("egomix", {}, ONE_ALONE),

@@ -4,12 +4,14 @@ import importlib.util
 import os
 import subprocess
 import sys
+from contextlib import nullcontext
 from types import SimpleNamespace
 
 import pytest
 import torch
 
 from fedegoists.learning import stacked_cnn
+from fedegoists.learning.stacked_cnn import StackedCNN
 
 CHECK = """
 import torch
@@ -91,26 +93,106 @@ print("the same")
 """
 
 
-def test_kernels_are_not_used_where_triton_fails(monkeypatch, caplog):
+GPU = torch.device("cuda", 7)
+
+
+class Descend:
+    """A kernel that takes the step on the CPU, or whatever it is said to do instead."""
+
+    def __init__(self, instead=None):
+        self.instead = instead
+
+    def __getitem__(self, grid):
+        return self.step if self.instead is None else self.instead
+
+    @staticmethod
+    def step(parameters, momentum, gradients, rate, size, keep, decay, **constants):
+        momentum.mul_(keep).add_(gradients + decay * parameters)
+        parameters.sub_(rate * momentum)
+
+
+@pytest.fixture
+def stand_in(monkeypatch):
+    """Let a GPU with Triton be there, whose memory is the CPU's."""
+    made = torch.ones
+
+    def put(kernel, capability=(9, 0)):
+        kernels = SimpleNamespace(descend=kernel)
+        monkeypatch.setattr(importlib.util, "find_spec", lambda _: object())
+        monkeypatch.setitem(sys.modules, "fedegoists.learning.cnn_kernels", kernels)
+        monkeypatch.setattr(torch, "ones", lambda *shape, device: made(*shape))
+        monkeypatch.setattr(torch.cuda, "device", lambda _: nullcontext())
+        monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: capability)
+
+    stacked_cnn.kernels_work.cache_clear()
+    yield put
+    stacked_cnn.kernels_work.cache_clear()
+
+
+def raising(error):
+    """A kernel that cannot be run."""
+
+    def fails(*given, **constants):
+        raise error
+
+    return Descend(fails)
+
+
+UNUSED = "kernels for GPUs are not used, which is slower: "
+
+
+@pytest.mark.parametrize(
+    ("kernel", "reason"),
+    [
+        (
+            raising(RuntimeError("Failed to find C compiler.\nSet CC.")),
+            "Triton fails (Failed to find C compiler.)",
+        ),
+        (raising(KeyError()), "Triton fails (KeyError)"),
+        (Descend(lambda *given, **constants: None), "Triton computes wrong numbers"),
+    ],
+)
+def test_kernels_are_not_used_where_triton_fails(stand_in, caplog, kernel, reason):
     """Such as without a C compiler; the reason is said once."""
-    device = torch.device("cuda", 7)
+    stand_in(kernel)
+    assert not stacked_cnn.kernels_work(GPU)
+    assert not stacked_cnn.kernels_work(GPU)
+    assert [one.message for one in caplog.records] == [UNUSED + reason]
+
+
+def test_kernels_are_used_where_triton_works(stand_in, caplog):
     assert not stacked_cnn.kernels_work(torch.device("cpu"))
-    monkeypatch.setattr(importlib.util, "find_spec", lambda _: object())
+    stand_in(Descend())
+    assert stacked_cnn.kernels_work(GPU)
+    assert not caplog.records
 
-    def fails(_):
-        raise RuntimeError("Failed to find C compiler.\nSet CC.")
 
-    monkeypatch.setattr(torch.cuda, "device", fails)
-    monkeypatch.setitem(
-        sys.modules, "fedegoists.learning.cnn_kernels", SimpleNamespace(descend=None)
+def test_a_gpu_whose_memory_is_full_for_a_moment_is_tried_again(stand_in, caplog):
+    stand_in(raising(torch.cuda.OutOfMemoryError("CUDA out of memory.")))
+    with pytest.raises(torch.cuda.OutOfMemoryError):
+        stacked_cnn.kernels_work(GPU)
+    stand_in(Descend())
+    assert stacked_cnn.kernels_work(GPU)
+    assert not caplog.records
+
+
+@pytest.mark.parametrize(
+    ("capability", "known"), [((7, 5), False), ((8, 0), True), ((8, 6), True), ((12, 0), True)]
+)
+def test_a_gpu_that_cannot_multiply_in_bf16_has_kernels_for_float32_only(
+    stand_in, caplog, capability, known
+):
+    stand_in(Descend(), capability)
+    stacked_cnn.multiplies_bf16.cache_clear()
+    pool = SimpleNamespace(
+        dtype=torch.uint8, shape=(5, 32, 32, 3), device=GPU, is_contiguous=lambda: True
     )
-    stacked_cnn.kernels_work.cache_clear()
-    assert not stacked_cnn.kernels_work(device)
-    assert not stacked_cnn.kernels_work(device)
-    assert [one.message for one in caplog.records] == [
-        "kernels for GPUs are not used, which is slower: Triton fails (Failed to find C compiler.)"
-    ]
-    stacked_cnn.kernels_work.cache_clear()
+    assert StackedCNN.suits(pool, bf16=False)
+    assert not caplog.records
+    assert [StackedCNN.suits(pool, bf16=True) for _ in range(2)] == [known, known]
+    stacked_cnn.multiplies_bf16.cache_clear()
+    reason = "bf16 needs a GPU of compute capability 8.0, and this one has 7.5"
+    assert [one.message for one in caplog.records] == ([] if known else [UNUSED + reason])
 
 
 needs_triton = pytest.mark.skipif(

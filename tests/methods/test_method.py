@@ -26,6 +26,8 @@ SUMMED = [
     ("fedprox", {}),
     ("feddisco", {}),
     ("fedavgm", {}),
+    ("fedavgm", {"buffers": "averaged"}),
+    ("slowmo", {"buffers": "averaged"}),
     ("egomix", PLAIN),
     ("egomix", {}),
     ("egomix", {"own": "layer", "alone": 0.35, "tune": 0.35}),
@@ -128,6 +130,13 @@ def test_a_second_run_begins_with_no_personal_layers_of_the_first(kind):
         over = federation(kind)
         first, second = (trained(over, name, {"personal": HEAD}, rounds=2)[1] for _ in range(2))
         assert [row.value for row in first.rows] == [row.value for row in second.rows]
+
+
+@pytest.mark.parametrize(("name", "settings"), SUMMED)
+def test_a_second_run_begins_with_no_momentum_of_the_first(name, settings):
+    over = federation(SummingFederation)
+    first, second = (trained(over, name, settings, rounds=2)[1] for _ in range(2))
+    assert [row.value for row in first.rows] == [row.value for row in second.rows]
 
 
 @pytest.mark.parametrize(("name", "settings"), SUMMED)

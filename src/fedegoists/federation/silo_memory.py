@@ -43,25 +43,31 @@ class SiloMemory:
         """Return parameters with the silo's own values where they are personal."""
         return parameters if personal is None else fill_all([self], [parameters], personal)[0]
 
-    def own_term(self, name: str, sent: Tensor, personal: Personal | None) -> Tensor:
-        """Return a vector beside the parameters with the silo's own values, where it has some.
+    def own_term(self, name: str, sent: Tensor, start: Tensor, personal: Personal | None) -> Tensor:
+        """Return a vector of local terms as it holds for parameters that stay in the silo.
 
-        Nothing that is sent moves parameters which take no part in sums.
+        Where parameters take no part in sums, nothing that is sent moves them: they are corrected
+        by zero, and pulled to where they begin. Their momentum begins at zero, or is the silo's
+        own. With ``towards`` they may grow or shrink, as a cosine is of all parameters together.
 
         Parameters
         ----------
         name : str
             As in `OfModels.tensors`.
+        start : Tensor
+            The parameters that are sent, where training begins if the silo keeps none yet.
         """
-        if personal is None or name not in ("anchor", "towards", "momentum"):
+        if personal is None or name not in ("anchor", "towards", "correction", "momentum"):
             return sent
         withheld = _mask(self.schema, personal.withheld, sent.device)
-        if name == "momentum":
-            slot = personal.momentum_slot
-            before = sent if slot is None else self.fill(sent, personal.changed(slot=slot))
-            return before.masked_fill(withheld, 0.0) if slot is None or personal.whole else before
-        # What pulls at them is where they start. At all others pulls another model.
-        return torch.where(withheld, self.fill(sent, personal), sent)
+        rest = sent.masked_fill(withheld, 0.0)
+        if name == "momentum" and personal.momentum_slot is not None:
+            own = self.fill(rest, personal.changed(slot=personal.momentum_slot))
+            return own.masked_fill(withheld, 0.0) if personal.whole else own
+        if name in ("correction", "momentum"):
+            return rest
+        # At all others pulls another model.
+        return torch.where(withheld, self.fill(start.to(sent), personal), sent)
 
     def keep(self, slot: str, source: str | None) -> None:
         """Copy another slot to this one, or empty it; an empty source changes nothing."""

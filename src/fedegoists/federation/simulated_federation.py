@@ -334,7 +334,8 @@ class SimulatedFederation:
 
         def ready(name: str, tensor: Tensor) -> Tensor:
             here = tensor.to(self._device, torch.float32)
-            return self._memories[participant].own_term(name, here, request.personal)
+            memory = self._memories[participant]
+            return memory.own_term(name, here, request.parameters, request.personal)
 
         return request.mapped(ready)
 

@@ -38,10 +38,10 @@ class StackedNetwork:
         self._at_once = side_by_side if beside else _vmapped
         self._recent: tuple[Tensor, Tensor, dict[str, Tensor]] | None = None
         self._cnn: StackedCNN | None = None
-        model = network.model
+        model, images = network.model, pool.inputs[0]
         known = network.added is None or network.mean_strength is not None
         # Kernels made for such networks are faster than `vmap`.
-        if isinstance(model, StackedCNN.MODELS) and known and StackedCNN.suits(pool.inputs[0]):
+        if isinstance(model, StackedCNN.MODELS) and known and StackedCNN.suits(images, bf16=bf16):
             strength = network.mean_strength or 0.0
             self._cnn = StackedCNN(model, network.schema, bf16=bf16, mean_strength=strength)
         # Kernels need a quarter of the memory, with 16 channels.

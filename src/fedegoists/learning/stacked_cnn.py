@@ -25,6 +25,8 @@ CHUNK = 32
 """Numbers of a patch that are multiplied at once."""
 PROGRAMS = 1000
 """Enough programs to keep a GPU busy."""
+BF16 = (8, 0)
+"""The first compute capability of NVIDIA's GPUs with tensor cores for bf16."""
 
 Shape = tuple[torch.dtype, int, int]
 """Type of the numbers, and how many of them a pixel has before and after a convolution."""
@@ -67,8 +69,8 @@ INPUTS: dict[Shape, Tuning] = {
 def kernels_work(device: torch.device) -> bool:
     """Return whether kernels can be compiled and run on a device: a GPU, with Triton.
 
-    Triton needs a C compiler, and a GPU that is not too old. If it fails, a warning says so once,
-    and PyTorch's own operations are used.
+    Triton needs a C compiler, and a GPU that is not too old. If it fails, or computes wrong
+    numbers, a warning says so once, and PyTorch's own operations are used.
     """
     if device.type != "cuda" or importlib.util.find_spec("triton") is None:
         return False
@@ -79,11 +81,33 @@ def kernels_work(device: torch.device) -> bool:
             numbers = torch.ones(4, 8, device=device)
             descend[(1,)](*numbers, 8, 0.5, 0.5, BLOCK=8)
             # 1 − 1 · (0.5 + 1 + 0.5)
-            return bool((numbers[0] == -1).all())
+            right = bool((numbers[0] == -1).all())
+    except torch.cuda.OutOfMemoryError:
+        raise  # which says nothing about Triton; `cache` keeps no errors, so it is tried again
     except Exception as error:
         reason = next(iter(str(error).splitlines()), "") or type(error).__name__
-        _LOG.warning("kernels for GPUs are not used, which is slower: Triton fails (%s)", reason)
+        _warn(f"Triton fails ({reason})")
         return False
+    if not right:
+        _warn("Triton computes wrong numbers")
+    return right
+
+
+@cache
+def multiplies_bf16(device: torch.device) -> bool:
+    """Return whether a GPU has tensor cores for bf16; if not, a warning says so once."""
+    major, minor = torch.cuda.get_device_capability(device)
+    known = (major, minor) >= BF16
+    if not known:
+        _warn(
+            f"bf16 needs a GPU of compute capability {BF16[0]}.{BF16[1]}, and this one has "
+            f"{major}.{minor}"
+        )
+    return known
+
+
+def _warn(reason: str) -> None:
+    _LOG.warning("kernels for GPUs are not used, which is slower: %s", reason)
 
 
 class StackedCNN:
@@ -122,10 +146,12 @@ class StackedCNN:
         self._about_representations = any(name.startswith(VECTORS) for name in schema.names)
 
     @staticmethod
-    def suits(pool: Tensor) -> bool:
-        """Return whether these kernels can be used for a pool of samples."""
+    def suits(pool: Tensor, *, bf16: bool) -> bool:
+        """Return whether these kernels can be used for a pool of samples, with 16 or 32 bits."""
         images = pool.dtype == torch.uint8 and pool.shape[1:] == (SIDE, SIDE, 3)
-        return images and pool.is_contiguous() and kernels_work(pool.device)
+        if not (images and pool.is_contiguous() and kernels_work(pool.device)):
+            return False
+        return not bf16 or multiplies_bf16(pool.device)
 
     def images(self, pool: Tensor, positions: Tensor, draws: Tensor | None = None) -> Tensor:
         """Return images of a pool of bytes as (network, image, row, column, four colours).

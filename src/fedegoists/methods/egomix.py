@@ -29,6 +29,7 @@ from fedegoists.methods.method import (
     setting,
 )
 from fedegoists.methods.silo_training import (
+    emptied,
     mix_silos,
     momentum_slot,
     personal_parts,
@@ -193,7 +194,9 @@ class EgoMix(MethodSettings):
         rows, begun = state.parameters, RoundReport()
         momentum = state.tensors.get("momentum")
         if done == 0:
-            begun = self._still(federation)
+            # A phase starts without momentum and velocity, also where silos keep them.
+            slots = (momentum_slot(self.name), velocity_slot(self.name))
+            begun = emptied(self, federation, slots)
             momentum = None if momentum is None else torch.zeros_like(momentum)
         if phase == "mixing" and done == 0 and resting:
             where = torch.tensor([[name in joined] for name in participants], device=rows.device)
@@ -256,15 +259,6 @@ class EgoMix(MethodSettings):
         """Return what a participant does with its mixture."""
         own = {"nothing": (), "bias": ("bias",), "layer": ("weight", "bias")}[self.own]
         return MixtureStep(own=tuple(f"{OUTPUT_LAYER}{name}" for name in own), outer=self.outer)
-
-    def _still(self, federation: Federation) -> RoundReport:
-        """Have silos that keep their models start a phase without momentum and velocity."""
-        failures: tuple[Failure, ...] = ()
-        slots = (momentum_slot(self.name), velocity_slot(self.name)) if self.at_home else ()
-        for slot in slots:
-            emptied = federation.call(dict.fromkeys(self.at_home, Keep(slot=slot)))
-            failures += sorted_out(emptied)[1]
-        return RoundReport(failures=failures)
 
     def _forget(self, federation: Federation, names: Sequence[Participant]) -> RoundReport:
         """Have silos reset their personal parameters."""

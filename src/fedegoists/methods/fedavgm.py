@@ -52,7 +52,11 @@ class FedAvgM(MethodSettings):
         """Train all participants, average, and move each coalition's model with momentum."""
         sums = coalition_sums(federation, coalitions)
         speeds = state.tensors.get("momentum")
-        mixed = mix_silos(self, federation, state, seed, sums, momentum=speeds)
+        # A participant that is alone receives no average: its momentum starts at zero, and the
+        # silo must keep none, either.
+        mixed = mix_silos(
+            self, federation, state, seed, sums, momentum=speeds, keeps_momentum=False
+        )
         before, change = state.tensors["velocity"], mixed.rows - state.parameters
         velocity = self.beta * before + change
         step = change + self.beta * velocity if self.nesterov else velocity

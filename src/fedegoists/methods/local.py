@@ -8,7 +8,7 @@ from torch import Tensor
 
 from fedegoists.federation.seam import Federation
 from fedegoists.methods.method import Coalitions, MethodSettings, RoundReport, State, setting
-from fedegoists.methods.silo_training import train_silos
+from fedegoists.methods.silo_training import emptied, momentum_slot, train_silos
 
 
 @dataclass(frozen=True)
@@ -47,6 +47,9 @@ class Local(MethodSettings):
         seed: int,
     ) -> tuple[State, RoundReport]:
         """Train all participants for a round, exactly as in a coalition of one."""
+        begun = RoundReport()
+        if self.keep_momentum and state.round == 0:  # silos may still keep that of an earlier run
+            begun = emptied(self, federation, [momentum_slot(self.name)])
         trained = train_silos(self, federation, state, seed, momentum=state.tensors.get("momentum"))
         kept = {} if trained.momentum is None else {"momentum": trained.momentum}
-        return state.after(parameters=trained.rows, **kept), trained.report
+        return state.after(parameters=trained.rows, **kept), begun | trained.report

@@ -10,12 +10,13 @@ from fedegoists.federation.mixing import Sum, replaced_rows
 from fedegoists.federation.participant import Participant
 from fedegoists.federation.requests import (
     EVERYTHING,
+    Keep,
     LocalTerms,
     Personal,
     Train,
     TrainSettings,
 )
-from fedegoists.federation.seam import Federation, sorted_out
+from fedegoists.federation.seam import Failure, Federation, sorted_out
 from fedegoists.methods.method import Coalitions, Method, RoundReport, State, in_company
 
 
@@ -116,6 +117,7 @@ def _requests(
     momentum: Tensor | None,
     first_step: int | None,
     slot: str | None = None,
+    keeps_momentum: bool = True,
 ) -> dict[Participant, Train]:
     """Return the requests of a round; see `train_silos`."""
     settings = method.settings if settings is None else settings
@@ -124,7 +126,8 @@ def _requests(
     if momentum is not None:
         speeds = momentum.unbind()
         terms = {name: LocalTerms(momentum=speeds[position[name]]) for name in names}
-    personal = personal_parts(method, names, keeps_momentum=momentum is not None, slot=slot)
+    keeps_momentum = keeps_momentum and momentum is not None
+    personal = personal_parts(method, names, keeps_momentum=keeps_momentum, slot=slot)
     return {
         name: Train(
             parameters=starts[position[name]],
@@ -185,6 +188,7 @@ def mix_silos(
     momentum: Tensor | None = None,
     first_step: int | None = None,
     slot: str | None = None,
+    keeps_momentum: bool = True,
 ) -> MixedModels:
     """Have silos train for a round, each from its row, and return means of their models.
 
@@ -197,6 +201,9 @@ def mix_silos(
         The means; `coalition_sums` has those of FedAvg.
     slot : str, optional
         Where silos keep the personal parameters of these models, if not in the method's own slot.
+    keeps_momentum : bool
+        Whether models that stay in their silos continue with the momentum of their last round,
+        instead of the one that is given.
     """
     participants = federation.participants
     names = participants if names is None else names
@@ -214,6 +221,7 @@ def mix_silos(
             momentum,
             first_step,
             slot,
+            keeps_momentum,
         ),
         sums,
     )
@@ -322,3 +330,11 @@ def personal_part(method: Method, slot: str | None = None) -> Personal | None:
 def momentum_slot(slot: str) -> str:
     """Return the slot of the momentum of models that stay in their silos."""
     return f"{slot}/momentum"
+
+
+def emptied(method: Method, federation: Federation, slots: Iterable[str]) -> RoundReport:
+    """Have silos that keep their whole models empty some slots, such as that of the momentum."""
+    failures: tuple[Failure, ...] = ()
+    for slot in slots if method.at_home else ():
+        failures += sorted_out(federation.call(dict.fromkeys(method.at_home, Keep(slot=slot))))[1]
+    return RoundReport(failures=failures)

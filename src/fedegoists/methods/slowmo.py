@@ -29,7 +29,8 @@ class SlowMo(MethodSettings):
 
     γ is the rate of the round's first step. So, unlike with FedAvgM, what u remembers of earlier
     rounds shrinks with the learning rate. Where that is zero, the model stays where it is. The
-    momentum of silos starts at zero in every round, or at the average of the last one.
+    momentum of silos starts at zero in every round, or at the average of the last one; for silos
+    that are alone, or whose coalition does not answer, at zero in any case.
     """
 
     beta: float = setting(0.7, "β, the slow momentum", 0, 0.999)
@@ -51,7 +52,11 @@ class SlowMo(MethodSettings):
         """Train all participants, average, and move each coalition's model with momentum."""
         sums = coalition_sums(federation, coalitions)
         speeds = state.tensors.get("momentum")
-        mixed = mix_silos(self, federation, state, seed, sums, momentum=speeds)
+        # A participant that is alone receives no average: its momentum starts at zero, and the
+        # silo must keep none, either.
+        mixed = mix_silos(
+            self, federation, state, seed, sums, momentum=speeds, keeps_momentum=False
+        )
         rate = learning_rates(self.settings, state.round * self.settings.steps)[0]
         before = state.tensors["slow"]
         slow = before
