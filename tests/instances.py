@@ -16,6 +16,7 @@ __all__ = [
     "assert_sound",
     "best_welfare",
     "chain_of_pairs",
+    "chain_of_pairs_and_singles",
     "consortium",
     "graphs",
     "graphs_and_coalitions",
@@ -23,6 +24,7 @@ __all__ = [
     "mergeable",
     "partitions",
     "random_graphs",
+    "single_beside_competing_rings",
     "utility",
     "valid_partitions",
     "welfare",
@@ -134,6 +136,35 @@ def chain_of_pairs(
     steps = [(one[1], other[0]) for one, other in itertools.pairwise(pairs)]
     benefit = BenefitGraph.from_edges([*edges, *((b, a, 1.0) for b, a in steps)], names)
     return benefit, CompetitionGraph(steps, names), pairs
+
+
+def chain_of_pairs_and_singles(
+    count: int,
+) -> tuple[BenefitGraph, CompetitionGraph, list[list[str]]]:
+    """Pairs {a, b} that each compete with the next, and a single s between any such two.
+
+    It gives 1 to the first pair's a, and takes 1 from the next pair's b: never in one coalition.
+    """
+    pairs = [[f"a{k}", f"b{k}"] for k in range(count)]
+    singles = [f"s{k}" for k in range(count - 1)]
+    names = [name for pair in pairs for name in pair] + singles
+    edges = [(one, other, 10.0) for pair in pairs for one, other in (pair, pair[::-1])]
+    for s, (one, other) in zip(singles, itertools.pairwise(pairs), strict=True):
+        edges += [(s, one[0], 1.0), (other[1], s, 1.0)]
+    rivals = [(one[1], other[0]) for one, other in itertools.pairwise(pairs)]
+    coalitions = [*pairs, *([s] for s in singles)]
+    return BenefitGraph.from_edges(edges, names), CompetitionGraph(rivals, names), coalitions
+
+
+def single_beside_competing_rings() -> tuple[BenefitGraph, CompetitionGraph, list[list[str]]]:
+    """Rings {a, b, c} and {d, e, f} that compete, and a single s that gives 1 to each.
+
+    Only {a, b, c} gives 1 back, so s can join it, with a gain of 2, and not the other ring.
+    """
+    names = list("abcdefs")
+    edges = ["ab", "bc", "ca", "de", "ef", "fd", "sa", "sd", "bs"]
+    benefit = BenefitGraph.from_edges([(one, other, 1.0) for one, other in edges], names)
+    return benefit, CompetitionGraph([("a", "d")], names), [["a", "b", "c"], ["d", "e", "f"], ["s"]]
 
 
 def partitions(items: list[int]) -> Iterator[Partition]:

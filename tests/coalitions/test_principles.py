@@ -12,10 +12,12 @@ from fedegoists.errors import GraphError, PartitionError
 from tests.instances import (
     as_positions,
     chain_of_pairs,
+    chain_of_pairs_and_singles,
     graphs,
     graphs_and_coalitions,
     is_valid,
     mergeable,
+    single_beside_competing_rings,
     without_rivalry,
 )
 
@@ -175,6 +177,18 @@ def test_what_competitors_could_give_each_other_links_nothing():
     Were they linked, 60 pairs in a chain would have more than a million sets to look at.
     """
     assert verify(*chain_of_pairs(60), budget=1).ok
+
+
+def test_a_single_between_two_that_compete_joins_neither():
+    """Its giver and its taker compete. Were it kept, 60 pairs would have over 100,000 sets."""
+    assert verify(*chain_of_pairs_and_singles(60), budget=1).ok
+
+
+@pytest.mark.parametrize("least", [1, 3])
+def test_a_single_joins_a_coalition_that_is_its_giver_and_its_taker(least):
+    graph, rivals, coalitions = single_beside_competing_rings()
+    found = verify(graph, rivals, coalitions, fewest_members=least)
+    assert found.mergers == (Merger((("a", "b", "c"), ("s",)), 2.0),)
 
 
 def test_a_merger_beside_competing_coalitions_is_found():

@@ -368,6 +368,74 @@ def _path(parent: Mapping[str, str], target: str) -> tuple[str, ...]:
     return tuple(reversed(path))
 
 
+class _Links:
+    """What coalitions, by number, could give one another in a merger, and which of them compete.
+
+    No merger holds two coalitions that compete, so a giver, a taker or a benefit edge inside a
+    merger is never between such two. Leaving these edges out hides no merger, and links fewer.
+    """
+
+    def __init__(
+        self,
+        gives: Mapping[str, set[str]],
+        rivals: Mapping[str, set[str]],
+        partition: Sequence[Coalition],
+    ) -> None:
+        everybody = range(len(partition))
+        home = {name: c for c in everybody for name in partition[c]}
+        self.single = {c for c in everybody if len(partition[c]) == 1}
+        self.competes = [
+            {home[r] for name in partition[c] for r in rivals[name]} - {c} for c in everybody
+        ]
+        self.takers = [
+            {home[t] for name in partition[c] for t in gives[name]} - self.competes[c] - {c}
+            for c in everybody
+        ]
+        self.givers: list[set[int]] = [set() for _ in everybody]
+        for c in everybody:
+            for other in self.takers[c]:
+                self.givers[other].add(c)
+        self.near = [self.givers[c] | self.takers[c] for c in everybody]
+        self._company: dict[int, set[int]] = {}  # a giver and a taker, as `_can_join` last found
+
+    def supported(self, group: set[int]) -> set[int]:
+        """Leave out the singles that can be in no merger inside a set of coalitions."""
+        group = set(group)
+        doubtful = list(group & self.single)
+        while doubtful:
+            c = doubtful.pop()
+            if c in group and not self._can_join(c, group):
+                group.discard(c)  # which may deprive others of their giver or taker
+                doubtful += self.near[c] & group & self.single
+        return group
+
+    def _can_join(self, single: int, group: set[int]) -> bool:
+        """Whether a single has a giver and a taker in a set that do not compete.
+
+        In every merger it has, at whatever size is demanded, as no two of its members compete. One
+        coalition may be both: it is not among its own competitors.
+        """
+        if single in self._company and self._company[single] <= group:
+            return True
+        givers = self.givers[single] & group
+        for taker in self.takers[single] & group if givers else ():
+            for giver in givers - self.competes[taker]:
+                self._company[single] = {giver, taker}
+                return True
+        return False
+
+    def parts(self, group: set[int]) -> Iterator[set[int]]:
+        """Yield the parts of a set of coalitions that no benefit edge links."""
+        left = set(group)
+        while left:
+            part, new = set[int](), {left.pop()}
+            while new:
+                part |= new
+                new = {other for c in new for other in self.near[c]} & left
+                left -= new
+            yield part
+
+
 def merger(
     gives: Mapping[str, set[str]],
     rivals: Mapping[str, set[str]],
@@ -381,11 +449,11 @@ def merger(
     Uniting pairwise independent coalitions keeps Principle 2. It keeps Principle 1 if every single
     among them gets a giver and a taker. It raises utility if some benefit edge joins two of them.
 
-    Start from the set of all coalitions. From any set, singles without a giver or a taker in it can
-    be left out, until there are none (`supported`): no merger inside the set can use them. If the
-    rest has no benefit edge between coalitions, it holds no merger. If it has no competitors, it is
-    a merger. Otherwise take a coalition that has competitors in the set: a merger is either without
-    it, or without all of those; look at both cases.
+    Start from the set of all coalitions. From any set, leave out singles without a giver and a
+    taker in it that do not compete, until there are none (`_Links.supported`): no merger inside the
+    set can use them. If the rest has no benefit edge between coalitions, it holds no merger. If it
+    has no competitors, it is a merger. Otherwise take a coalition that has competitors in the set:
+    a merger is either without it, or without all of those; look at both cases.
 
     A set that falls into parts without benefit edges between them is looked at part by part: the
     part of a merger that has one of its edges is a merger by itself.
@@ -395,29 +463,8 @@ def merger(
     So with k above two, sets are not divided.
     """
     everybody = range(len(partition))  # coalitions by number from here on
-    home = {name: c for c in everybody for name in partition[c]}
-    competes = [{home[r] for name in partition[c] for r in rivals[name]} - {c} for c in everybody]
-    # No merger holds two coalitions that compete, so a giver, a taker or a benefit edge inside a
-    # merger is never between such two. Leaving these edges out hides no merger, and links fewer.
-    benefits = [
-        {home[t] for name in partition[c] for t in gives[name]} - competes[c] - {c}
-        for c in everybody
-    ]
-    benefited: list[set[int]] = [set() for _ in everybody]
-    for c in everybody:
-        for other in benefits[c]:
-            benefited[other].add(c)
-    single = {c for c in everybody if len(partition[c]) == 1}
-
-    def supported(group: set[int]) -> set[int]:
-        group = set(group)
-        doubtful = list(group & single)
-        while doubtful:
-            c = doubtful.pop()
-            if c in group and (benefits[c].isdisjoint(group) or benefited[c].isdisjoint(group)):
-                group.discard(c)  # which may deprive others of their giver or taker
-                doubtful += (benefits[c] | benefited[c]) & group & single
-        return group
+    links = _Links(gives, rivals, partition)
+    competes = links.competes
 
     def packed(group: set[int]) -> "bytes | array[int]":
         """Return a case as it waits, since thousands of sets would fill the memory.
@@ -433,31 +480,17 @@ def merger(
             return {c for c, inside in enumerate(case) if inside}
         return set(case)
 
-    def parts_of(group: set[int]) -> Iterator[set[int]]:
-        left = set(group)
-        while left:
-            part, new = set(), {left.pop()}
-            while new:
-                part |= new
-                new = {other for c in new for other in benefits[c] | benefited[c]} & left
-                left -= new
-            yield part
-
     cases = [packed(set(everybody))]
     looked_at = 0
     while cases:
         looked_at += 1
         if (budget is not None and looked_at > budget) or time.perf_counter() > deadline:
             return None, False
-        group = supported(unpacked(cases.pop()))
+        group = links.supported(unpacked(cases.pop()))
         # A coalition without an edge into the group adds nothing to any merger but members.
-        linked = {
-            c
-            for c in group
-            if not (benefits[c].isdisjoint(group) and benefited[c].isdisjoint(group))
-        }
+        linked = {c for c in group if not links.near[c].isdisjoint(group)}
         if fewest_members <= 2:
-            group, *others = [*parts_of(linked)] or [linked]
+            group, *others = [*links.parts(linked)] or [linked]
             cases += map(packed, others)
             linked = group
         if not linked or sum(len(partition[c]) for c in group) < fewest_members:

@@ -16,9 +16,11 @@ from fedegoists.coalitions.proof import check
 from tests.instances import (
     as_positions,
     chain_of_pairs,
+    chain_of_pairs_and_singles,
     graphs_and_coalitions,
     mergeable,
     random_graphs,
+    single_beside_competing_rings,
     without_rivalry,
 )
 
@@ -188,6 +190,23 @@ def test_what_competitors_could_give_each_other_links_nothing():
     certificate = form(benefit, competition).certificate
     assert certificate.check().ok
     assert check.check(certificate.to_json())[0]
+
+
+def test_a_single_between_two_that_compete_joins_neither():
+    """Its giver and its taker compete. 60 pairs take 238 steps, instead of over 50 million."""
+    benefit, competition, coalitions = chain_of_pairs_and_singles(60)
+    instance = read(benefit, competition, coalitions)
+    assert check.check_stable(*instance, False, check.StepCount(238)) == "yes"
+    certificate = form(benefit, competition).certificate
+    assert certificate.check().ok
+    assert check.check(certificate.to_json())[0]
+
+
+@pytest.mark.parametrize("least", [1, 3])
+def test_a_single_joins_a_coalition_that_is_its_giver_and_its_taker(least):
+    instance = read(*single_beside_competing_rings(), least)
+    with pytest.raises(check.RefutedError, match="2 coalitions would gain"):
+        check.check_stable(*instance, False, check.StepCount())
 
 
 @given(graphs_and_coalitions())

@@ -348,6 +348,17 @@ def check_stable(graphs: BothGraphs, groups: list[int], optimal: bool, steps: St
     # No two that compete are in one merger, so none of its givers, takers or gains is between such.
     gives = [given & ~others for given, others in zip(gives, rivals, strict=True)]
     takes = [taken & ~others for taken, others in zip(takes, rivals, strict=True)]
+
+    # Whoever is alone needs a giver and a taker in any merger, of any size demanded. They do not
+    # compete, or are the same coalition, which in a valid partition is not its own rival.
+    def has_both(k: int, case: int) -> bool:
+        givers = takes[k] & case
+        for taker in bits(gives[k] & case) if givers else ():
+            steps.spend(1)
+            if givers & ~rivals[taker]:
+                return True
+        return False
+
     cases = [(1 << len(groups)) - 1]
     while cases:
         case = cases.pop()
@@ -356,7 +367,7 @@ def check_stable(graphs: BothGraphs, groups: list[int], optimal: bool, steps: St
             before = case
             for k in bits(case):
                 steps.spend(1)
-                if groups[k].bit_count() == 1 and not (gives[k] & case and takes[k] & case):
+                if groups[k].bit_count() == 1 and not has_both(k, case):
                     case &= ~(1 << k)
         linked = sum(1 << k for k in bits(case) if (gives[k] | takes[k]) & case)
         if graphs.least <= 2:  # then those that can merge are linked, or some of them are
