@@ -321,8 +321,12 @@ def _carried_over(deciding: Deciding, store: CellStore) -> tuple[list[Trial], Ch
     results: dict[Trial, list[CellResult]] = {}
     if not _filled(deciding, store, [choice.trial], results):
         return [choice.trial], None
-    untuned = results[choice.trial][: len(DECIDING)]
-    if not any(_diverges(result) for result in untuned):
+    # Fine-tuned models begin with untuned ones, whose failures are among theirs.
+    if not any(
+        _diverges(result)
+        for cell, result in zip(deciding, results[choice.trial], strict=True)
+        if not cell.variant.tuned
+    ):
         return [choice.trial], choice
     trials, choice_here = _tried(deciding, store)
     return list(dict.fromkeys([choice.trial, *trials])), choice_here

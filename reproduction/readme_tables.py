@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from statistics import fmean
 from typing import Any
 
 from fedegoists.methods.method_registry import TUNED
@@ -53,26 +54,17 @@ def _shown_rows() -> list[str]:
 
 
 def _written(columns: Columns, rows: Sequence[str], *, mean: bool = False) -> str:
-    """Return a table, sorted by the mean over all columns, then by the first; whole rows first."""
+    """Return a table, sorted by the mean over the columns that all rows have."""
     trained = [name for name in rows if any(name in own for own in columns.values())]
-
-    def means(name: str) -> list[float | None]:
-        return [own[name].mean if name in own else None for own in columns.values()]
-
-    def place(name: str) -> tuple[float, ...]:
-        known = [value for value in means(name) if value is not None]
-        whole = len(known) == len(columns)
-        return (sum(known) / len(known) if mean and whole else 0.0, *known)
-
+    common = [own for own in columns.values() if all(name in own for name in trained)]
     heads = ["method", *columns, *(["mean"] if mean else [])]
     parts = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
-    for name in sorted(trained, key=place, reverse=True):
-        values = means(name)
-        cells = [MISSING if value is None else f"{value:.1f}" for value in values]
+    for name in sorted(trained, key=lambda row: -sum(own[row].mean for own in common)):
+        values = [own[name].mean if name in own else None for own in columns.values()]
         if mean:
-            whole = [value for value in values if value is not None]
-            complete = len(whole) == len(values)
-            cells.append(f"{sum(whole) / len(whole):.1f}" if complete else MISSING)
+            known = [value for value in values if value is not None]
+            values.append(fmean(known) if len(known) == len(columns) else None)
+        cells = (MISSING if value is None else f"{value:.1f}" for value in values)
         parts.append(f"| {name} | {' | '.join(cells)} |")
     return "\n".join(parts)
 

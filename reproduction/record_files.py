@@ -17,7 +17,7 @@ READ: Mapping[type, Callable[[str], object]] = {
     str: str,
     int: int,
     float: float,
-    bool: lambda text: text == "True",
+    bool: {"True": True, "False": False}.__getitem__,
 }
 """How the text of a cell is read, by the type of its field."""
 

@@ -88,7 +88,8 @@ NOT_CHOSEN = (
 )
 CORRECTED_CHOICE = (
     "The learning rate and one or two settings of every row were chosen on the validation data of "
-    "repetitions 10 to 12, which no table shows, with as many trials for every row; see below. "
+    "repetitions 10 to 12, which no table shows, with as many trials for every row; see below. At "
+    "another β only rows whose training diverges there choose again. "
     "All other settings are the methods' defaults. `egomix-0.8` is EgoMix with a momentum of "
     "mixtures of 0.8, which was chosen on the same repetitions among some twenty variants; "
     "`fedavgm-kept` is FedAvgM with the two momenta that EgoMix has."

@@ -7,6 +7,7 @@ from statistics import fmean
 
 import pandas
 import pytest
+from scipy.stats import ttest_rel
 
 from fedegoists.learning.datasets import load
 from fedegoists.methods.method_registry import TUNED
@@ -21,7 +22,12 @@ from reproduction.hospital_study import HOSPITALS, hospital_page
 from reproduction.image_gains import committed_cells, image_page, read_image_gains
 from reproduction.packed_lines import ENDING, read_packed
 from reproduction.privacy_study import STUDIES, page
-from reproduction.rate_choice import at_chosen_rates, preferred_company
+from reproduction.rate_choice import (
+    at_chosen_rates,
+    chosen_rates,
+    chosen_settings,
+    preferred_company,
+)
 from reproduction.readme_tables import README_TABLES, with_tables
 from reproduction.real_data_commands import origins
 from reproduction.repeated_runs import by_seed, corrected, mean_differences, ratio_of, read_rows
@@ -29,7 +35,7 @@ from reproduction.reproduced_tables import CORRECTED, DECIDING, TABLES
 from reproduction.scenarios import Scenario
 from reproduction.table_results import interval, lines_of, worst_cases
 from reproduction.table_writing import FOLDER, table_contents
-from reproduction.variants import OURS_AT_BEST, SCREENED, VARIANTS
+from reproduction.variants import OURS, OURS_AT_BEST, SCREENED, VARIANTS
 from reproduction.yardstick_study import PRODUCT, TABLES_COMPARED, yardstick_page
 
 COMMITTED = sorted(name for name in TABLES if (RESULTS / FOLDER / f"{name}.csv").exists())
@@ -276,45 +282,37 @@ def test_committed_graphs_are_found_by_their_settings():
 
 
 CLAIM = re.compile(
-    r"\| (?P<number>[-+][\d.]+) (?P<unit>points|error) \| (?P<low>\S+) to (?P<high>\S+) "
-    r"\| (?P<n>\d+) \| \[[^]]+\]\(results/tables/(?P<table>[\w-]+)\.md\)(?:, (?P<key>\w+))?: "
+    r"\| (?P<number>[-+][\d.]+) (?:points|error) \| (?P<low>\S+) to (?P<high>\S+) "
+    r"\| (?P<n>\d+) \| \[[^]]+\]\(results/tables/(?P<table>[\w-]+)\.md\)(?:, (?P<part>[^:]+))?: "
     r"(?P<one>.+) minus (?P<other>.+) \|$"
 )
+WHOLE = "All columns, rows that all of them have"
+
+
+def said_in_short(table, part):
+    """What the page of a table says in short of all columns or of one, or of the only part."""
+    page = (RESULTS / FOLDER / f"{table}.md").read_text(encoding="utf-8")
+    # The last budget of a page is the converged one, or the only one.
+    said = page.split("### In short")[-1].split("###")[0]
+    if part is None:
+        assert "**" not in said, table  # a claim names the part that it is about
+        return said
+    title = WHOLE if part == "all columns" else part
+    return said.split(f"**{title}**")[1].split("\n**")[0]
 
 
 def test_the_claims_of_the_readme_are_those_of_the_tables():
     text = (RESULTS.parent / "README.md").read_text(encoding="utf-8")
-    first = text.split("\n## ")[0].replace("−", "-")
-    first = first.split("### What is withdrawn")[0]
+    first = text.split("\n## ")[0].replace("−", "-").split("### What is withdrawn")[0]
     rows = [line for line in first.splitlines() if line.startswith("| ")][1:]
     assert len(rows) >= 9
     for row in rows:
         claim = CLAIM.search(row)
         assert claim, row
-        number = claim["number"]
-        digits = 1 if claim["unit"] == "points" else 3
-        if claim["key"] is None:
-            # The last budget of a page is the converged one, or the only one.
-            said = (RESULTS / FOLDER / f"{claim['table']}.md").read_text(encoding="utf-8")
-            said = said.split("### In short")[-1].split("###")[0]
-            interval = f"95 % interval {claim['low']} to {claim['high']}"
-            names = f"{claim['one']} minus {claim['other']}"
-            assert f"- {names}: {number}, {interval} ({claim['n']} repetitions)." in said
-            continue
-        with (RESULTS / FOLDER / f"{claim['table']}-differences.csv").open(
-            encoding="utf-8"
-        ) as file:
-            gaps = {
-                (line["distribution"], line["method"], line["against"]): line
-                for line in csv.DictReader(file)
-                if line["alpha"] == "0.2"
-            }
-        sign, found = 1, gaps.get((claim["key"], claim["one"], claim["other"]))
-        if found is None:
-            sign, found = -1, gaps[claim["key"], claim["other"], claim["one"]]
-        ends = sorted(sign * float(found[column]) for column in ("low", "high"))
-        shown = [f"{x:+.{digits}f}" for x in (sign * float(found["difference"]), *ends)]
-        assert [*shown, found["n"]] == [number, claim["low"], claim["high"], claim["n"]]
+        interval = f"95 % interval {claim['low']} to {claim['high']}"
+        names = f"{claim['one']} minus {claim['other']}"
+        number = f"- {names}: {claim['number']}, {interval} ({claim['n']} repetitions)."
+        assert number in said_in_short(claim["table"], claim["part"]), row
 
 
 def test_the_leaderboard_of_the_readme_is_that_of_the_cells(store):
@@ -421,43 +419,130 @@ def gap(one, other):
     return interval([one.values[k] - other.values[k] for k in range(10)])
 
 
-def test_what_competition_costs_in_the_readme_is_that_of_the_cells(store):
+def readme():
+    """The text of the laboratory's README, with minus signs and line ends alike."""
     text = (RESULTS.parent / "README.md").read_text(encoding="utf-8")
-    row, said = "egomix-0.8-wide+wise", []
+    return " ".join(text.replace("−", "-").split())
+
+
+def best_other(own):
+    """The line of the best other row of a column."""
+    others = [line for name, line in own.items() if not name.startswith(OURS)]
+    return max(others, key=lambda line: line.mean)
+
+
+def test_what_is_said_of_columns_by_competition_is_that_of_the_cells(store):
+    text, costs, chances = readme(), [], []
     for distribution in ("dirichlet", "pathological"):
         columns = levels(2, store, distribution=distribution)
         by_alpha = {dict(key)["alpha"]: own for key, own in columns.items()}
-        mean, low, high = gap(by_alpha[0.05][row], by_alpha[0.4][row])
-        said.append(f"{mean:.1f}{' points' * (not said)} ({low:.1f} to {high:.1f})")
-        leads = [best_lead(own) for own in columns.values()]
-        assert all(low > 0 for _, low, _ in leads)
-        most, least = (f"{pick(mean for mean, _, _ in leads):.1f}" for pick in (max, min))
-        order = (most, least) if distribution == "dirichlet" else (least, most)
-        assert f"by {order[0]} to {order[1]} on the" in text
-    assert f"it loses {' and '.join(said)}" in text
-
-
-def best_lead(own):
-    """The difference of EgoMix to the best other row of a column."""
-    others = [line for name, line in own.items() if not name.startswith(("egomix", "fedegoists"))]
-    return gap(own["egomix-0.8-wide+wise"], max(others, key=lambda line: line.mean))
+        mean, low, high = gap(by_alpha[0.05][OURS_AT_BEST], by_alpha[0.4][OURS_AT_BEST])
+        costs.append(f"{mean:.1f}{' points' * (not costs)} ({low:.1f} to {high:.1f})")
+        pairs = [(own[OURS_AT_BEST], best_other(own)) for own in columns.values()]
+        leads = [gap(*pair)[0] for pair in pairs]
+        chances += [ttest_rel(*([line.values[k] for k in range(10)] for line in pair)).pvalue
+                    for pair in pairs]  # fmt: skip
+        order = (max, min) if distribution == "dirichlet" else (min, max)
+        assert f"by {order[0](leads):.1f} to {order[1](leads):.1f}" in text
+        assert min(leads) > 0
+        numbers = {len({name.split("+")[0] for name in own}) - 1 for own in columns.values()}
+        assert numbers == {11 - 1, 20 - 1}
+    assert "first in all ten columns, eight of which have eleven methods and two twenty" in text
+    assert f"it loses {' and '.join(costs)}" in text
+    held = 0
+    for number, chance in enumerate(sorted(chances)):
+        if chance > 0.05 / (len(chances) - number):
+            break
+        held += 1
+    assert held == 7
+    assert "ten comparisons (Holm) seven of these leads hold" in text
 
 
 def test_what_is_said_of_columns_by_beta_is_that_of_the_cells(store):
-    text = " ".join((RESULTS.parent / "README.md").read_text(encoding="utf-8").split())
-    columns = levels(5, store)
-    leads = [best_lead(own)[0] for own in columns.values()]
-    assert f"first in all six columns, ahead of the best other row of each by {min(leads):.1f} to {max(leads):.1f}." in text  # fmt: skip # noqa: E501
+    text, columns = readme(), levels(5, store)
+    leads = [gap(own[OURS_AT_BEST], best_other(own))[0] for own in columns.values()]
+    said = f"the best other row of each by {min(leads):.1f} to {max(leads):.1f}."
+    assert f"first in all six columns, ahead of {said}" in text
     for data, name in (("cifar10", "CIFAR-10"), ("cifar100", "CIFAR-100")):
         ((_, own),) = levels(5, store, dataset=data, beta=0.01).items()
-        mean, low, high = gap(own["egomix-0.8-wide+wise"], own["local"])
-        assert re.search(rf"{mean:+.1f} (over Local )?on {name} \({low:.1f} to {high:.1f}\)".replace("+", r"\+"), text)  # fmt: skip # noqa: E501
-        gains = {
-            line.method.split("-wide")[0]
-            for line in own.values()
-            if line.method != "local" and gap(line, own["local"])[1] > 0
-        }
-        assert gains == {"egomix-0.8"}
+        mean, low, high = gap(own[OURS_AT_BEST], own["local"])
+        lead = re.escape(f"{mean:+.1f} ") + f"(over Local )?on {name}"
+        assert re.search(lead + re.escape(f" ({low:.1f} to {high:.1f})"), text)
+        better = {name.split("-wide")[0] for name, line in own.items()
+                  if name != "local" and gap(line, own["local"])[1] > 0}  # fmt: skip
+        assert better == {"egomix-0.8"}
+    # Local at the rate of another β is a finished cell, too.
+    table = TABLES["table5-corrected"]
+    ((key, own),) = levels(5, store, dataset="cifar10", beta=0.01).items()
+    cells = [(cell, rated) for k, cell, rated in at_chosen_rates(table, Plan(), store)
+             if k == dict(key) and cell.variant.name == "local"]  # fmt: skip
+    usual = chosen_rates(table, Plan(), store)["cifar10 dirichlet"]["local"]
+    before = [store.get(replace(rated, factor=usual)) for _, rated in cells]
+    means = [100 * one.mean for one in before]
+    mean, low, high = interval(
+        [own[OURS_AT_BEST].values[number] - value for number, value in enumerate(means)]
+    )
+    assert f"has {fmean(means):.1f}; EgoMix is ahead of that by {mean:.1f} ({low:.1f} to" in text
+    assert sum(one.about["failures"] > 0 for one in before) == 3
+
+
+def test_who_chose_again_at_another_beta_is_said(store):
+    rates = chosen_rates(TABLES["table5-corrected"], Plan(), store)
+    settings = chosen_settings(TABLES["table5-corrected"], Plan(), store)
+    found = {}
+    for where in rates:
+        data, _, beta = where.partition(" β = ")
+        bases = [name for name in rates[where] if name in SCREENED]
+        found[data.split()[0], beta or "0.5"] = {
+            name for name in bases
+            if rates[where][name] != rates[data][name]
+            or settings.get(where, {}).get(name) != settings.get(data, {}).get(name)
+        }  # fmt: skip
+    assert found["cifar10", "0.01"] == set(SCREENED)
+    named = {"egomix-0.8", "fedavgm", "fedavgm-kept", "slowmo", "pfedgraph"}
+    assert found["cifar10", "0.1"] == {f"{name}-wide" for name in named}
+    assert not found["cifar100", "0.01"] | found["cifar100", "0.1"]
+    text = readme()
+    assert "all eleven methods chose again at β = 0.01" in text
+    assert "At 0.1 five did: EgoMix, three averages with momentum, and pFedGraph" in text
+
+
+def test_the_leads_in_pfllibs_settings_are_those_of_the_cells(store):
+    by_column = {}
+    for line in lines_of(TABLES["pfllib"], Plan(), store):
+        by_column.setdefault(line.key, {})[line.method] = line
+    leads = {
+        dict(key)["distribution"]: own[OURS_AT_BEST].mean - best_other(own).mean
+        for key, own in by_column.items() if dict(key)["dataset"] == "cifar10"
+    } | {
+        f"100 {dict(key)['distribution']}": own[OURS_AT_BEST].mean - best_other(own).mean
+        for key, own in by_column.items() if dict(key)["dataset"] == "cifar100"
+    }  # fmt: skip
+    behind = [-lead for name, lead in leads.items() if "pathological" not in name]
+    assert all(lead > 0 for name, lead in leads.items() if "pathological" in name)
+    assert f"behind the best by {min(behind):.1f} to {max(behind):.1f} in the Dirichlet" in readme()
+
+
+FAILING = ("| Local three; FedAvg, pFedGraph, FedFomo, APFL, pFedHN two; FedALA, FedPer, SCAFFOLD, "
+           "FedDisco, FedBABU, FedAvgM one. |")  # fmt: skip
+
+
+def test_who_fails_on_pathological_cifar10_is_said(store):
+    ((_, own),) = levels(1, store, alpha=0.2, distribution="pathological").items()
+    failing: dict[str, int] = {}
+    for name, line in own.items():
+        count = sum(one.about["failures"] > 0 for one in line.results)
+        base = name.split("+")[0].removesuffix("-wide")
+        failing[base] = max(failing.get(base, 0), count)
+    words = {3: "three", 2: "two", 1: "one"}
+    said = {
+        name.strip().lower(): number
+        for part in FAILING.strip("|. ").split(";")
+        for *names, number in [part.replace(",", " ").split()]
+        for name in names
+    }
+    assert said == {name: words[count] for name, count in failing.items() if count}
+    assert FAILING.strip("| ") in readme()
 
 
 def test_how_many_methods_are_better_than_local_on_table_7_is_that_of_the_cells(store):

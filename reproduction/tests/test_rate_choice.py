@@ -486,38 +486,58 @@ def test_only_the_deciding_scenarios_have_all_rows():
             assert found == (whole if key[0] == 0.2 or key[-1] == 0.5 else some), key
 
 
-def by_beta(tmp_path, fails):
-    """The rates of FedAvg at two β, where training fails as a function of β and rate says."""
-    table = small(TABLES["table5-corrected"], ("fedavg-wide",), 3)
+def by_beta(tmp_path, fails, scenarios=slice(3)):
+    """The rates of FedAvg at some β, where training fails as a function of the cell says."""
+    table = TABLES["table5-corrected"]
+    rows = tuple(row for row in table.variants if row.base.name == "fedavg-wide")
+    table = replace(table, scenarios=table.scenarios[scenarios], variants=rows)
     plan, store = Plan(), CellStore(tmp_path)
     while missing := store.missing(deciding_cells([table], plan, store)):
         for cell in missing:
-            failures = 1000 if fails(cell.scenario.beta, cell.factor) else 0
             # The highest rate is the best.
             score = 0.5 + cell.factor / 100
-            store.put(cell, result(0.1, validation=score, failures=failures))
+            store.put(cell, result(0.1, score, failures=1000 * fails(cell)))
     tried = {}
     for cell in deciding_cells([table], plan, store):
         tried.setdefault(cell.scenario.beta, set()).add(cell.factor)
-    return chosen_rates(table, plan, store), tried
+    rates = chosen_rates(table, plan, store)
+    assert all(len(set(own.values())) == 1 for own in rates.values())  # all rows alike
+    return {where: own["fedavg-wide"] for where, own in rates.items()}, tried
 
 
 def test_a_choice_holds_for_all_beta(tmp_path):
-    rates, tried = by_beta(tmp_path, lambda _, rate: rate > 4)
-    assert rates == {
-        f"cifar10 dirichlet{beta}": {"fedavg-wide": 4.0} for beta in ("", " β = 0.1", " β = 0.01")
-    }
+    rates, tried = by_beta(tmp_path, lambda cell: cell.factor > 4)
+    assert rates == {f"cifar10 dirichlet{beta}": 4.0 for beta in ("", " β = 0.1", " β = 0.01")}
     # At other β nothing is tried but what was chosen.
     assert tried[0.01] == tried[0.1] == {4.0} < tried[0.5]
 
 
-def test_a_choice_is_made_again_at_a_beta_at_which_training_diverges(tmp_path):
-    rates, tried = by_beta(tmp_path, lambda beta, rate: rate > (0.6 if beta == 0.01 else 4))
-    assert {where: one["fedavg-wide"] for where, one in rates.items()} == {
+def test_one_repetition_that_diverges_at_a_beta_makes_the_choice_again(tmp_path):
+    def fails(cell):
+        few = cell.scenario.beta == 0.01 and cell.repetition == 11
+        return cell.factor > (0.6 if few else 4)
+
+    rates, tried = by_beta(tmp_path, fails)
+    assert rates == {
         "cifar10 dirichlet": 4.0,
         "cifar10 dirichlet β = 0.1": 4.0,
         "cifar10 dirichlet β = 0.01": 0.5,
     }
-    # Half is the best rate that does not diverge; beside it are the two further trials.
+    # Half is the best rate that does not diverge; what was carried over is tried as well.
     assert {0.25, 0.5, 1.0, 2.0, 4.0} < tried[0.01]
     assert tried[0.1] == {4.0}
+
+
+def test_fine_tuning_that_fails_at_a_beta_does_not_make_the_choice_again(tmp_path):
+    def fails(cell):
+        return cell.factor > 4 or (cell.scenario.beta == 0.1 and cell.variant.tuned)
+
+    rates, tried = by_beta(tmp_path, fails)
+    assert rates["cifar10 dirichlet β = 0.1"] == 4.0
+    assert tried[0.1] == {4.0}
+
+
+def test_a_part_of_the_table_decides_at_the_usual_beta_first(tmp_path):
+    rates, tried = by_beta(tmp_path, lambda cell: cell.factor > 4, slice(1))
+    assert rates == {"cifar10 dirichlet β = 0.01": 4.0}
+    assert set(tried) == {0.01, 0.5}
