@@ -4,6 +4,8 @@ import os
 
 # Wide enough that no sentence a test looks for is broken into lines, wherever the tests run.
 os.environ["COLUMNS"] = "200"
+# Processes that tests start have small networks, too: their threads would wait for one another.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 try:
     import torch

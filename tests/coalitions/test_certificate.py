@@ -130,6 +130,7 @@ def test_a_free_rider_in_a_forgery_is_named():
     assert found["no free riders"] == "refuted; c benefits nobody in its coalition {a, b, c}"
 
 
+@pytest.mark.slow
 def test_a_bound_below_the_proven_one_is_not_believed():
     formation = form(*random_graphs(60, 1.0, 0.05, seed=1), time_limit=1)
     document = json.loads(formation.certificate.to_json())

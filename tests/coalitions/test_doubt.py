@@ -126,6 +126,7 @@ def test_the_worst_tenth_of_more_participants_has_a_valid_bound():
     assert formation.certificate.check().ok
 
 
+@pytest.mark.slow
 def test_more_participants_than_can_be_enumerated():
     doubt, competition = consortium(4, n=24, density=0.2, competition=0.4)
     formation = form(doubt, competition, scenarios=10)

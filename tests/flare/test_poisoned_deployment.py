@@ -23,7 +23,8 @@ from tests.flare.poisoned_silos import BAD, POISON_FILE, like_minded, others
 from tests.flare.test_poisoned_silos import RATE, ROUNDS, STEPS
 from tests.poisons import POISONS
 
-pytestmark = pytest.mark.slow
+# `test_poisoned_silos` has the same poisons over messages.
+pytestmark = [pytest.mark.slow, pytest.mark.long]
 
 CHANGED = Path(__file__).parent / "bad_silo"
 """Before all else on the path of the bad silo's processes."""
@@ -116,13 +117,7 @@ def alone(five):
     return loss
 
 
-FIRST = {("fedavg", "times -10")}
-"""The others are long; `test_poisoned_silos` has the same combinations over messages."""
-COMBINATIONS = [
-    pytest.param(name, poison, marks=() if (name, poison) in FIRST else pytest.mark.long)
-    for name in ("fedavg", "egomix", "fedegoists")
-    for poison in POISONS
-]
+COMBINATIONS = [(name, poison) for name in ("fedavg", "egomix", "fedegoists") for poison in POISONS]
 
 
 @pytest.mark.parametrize(("name", "poison"), COMBINATIONS)

@@ -71,6 +71,11 @@ def test_a_bad_silo_costs_the_others_at_most_a_tenth(kits, without, name, poison
         assert "train" not in wire.operations()
 
 
+def test_the_poison_works_where_nothing_is_done_against_it(kits, without):
+    outcome, _ = trained("fedavg", kits, "times -10")
+    assert others(outcome) > 1.3 * without("fedavg")
+
+
 @pytest.mark.long
 def test_a_bad_silo_is_found_although_another_trial_went_well_by_chance(kits):
     """Garbage is sometimes mild: in a trial without an honest silo, half of the others rose."""

@@ -60,6 +60,7 @@ def check(shapes: Scene) -> None:
     assert (spots <= (shapes.width, shapes.height)).all()
 
 
+@pytest.mark.slow
 @settings(max_examples=500, deadline=None)
 @given(
     st.integers(1, 40), st.floats(0, 1), st.floats(0, 0.6), st.integers(0, 2**32 - 1)

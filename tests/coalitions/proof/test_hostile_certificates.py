@@ -281,6 +281,7 @@ def test_the_stand_alone_checker_keeps_few_branches_and_triples(tmp_path, monkey
         assert code != 0
 
 
+@pytest.mark.slow
 def test_what_a_listing_forgets_it_works_out_again(tmp_path, monkeypatch, capsys):
     """A cache that is emptied all the time changes no answer."""
     for kind in ("long listing", "hard cover", "many triples"):

@@ -232,6 +232,7 @@ def fuzz(rng: random.Random, path: Path, monkeypatch) -> tuple[int, int]:
     return sum(found), sum(found) * priced
 
 
+@pytest.mark.slow
 def test_no_odd_certificate_is_confirmed_with_a_false_claim(tmp_path, monkeypatch):
     rng = random.Random(4)
     found = [fuzz(rng, tmp_path / "certificate.json", monkeypatch) for _ in range(400)]

@@ -256,6 +256,7 @@ def forged(rng: random.Random, entry: PriceProof) -> tuple[str, PriceProof]:
     return kind, replace(entry, rows=tuple(rows), row_prices=tuple(prices))
 
 
+@pytest.mark.slow
 def test_forged_inequalities_in_resealed_certificates_are_rejected():
     rng = random.Random(1)
     kinds = set()

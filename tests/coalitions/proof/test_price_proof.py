@@ -145,6 +145,7 @@ def test_optima_of_the_search_are_proven_exactly():
     assert with_prices > 10
 
 
+@pytest.mark.slow
 def test_a_bound_that_has_no_short_proof_is_stated_as_high_as_it_is_proven():
     formation = form(*random_graphs(60, 1.0, 0.05, seed=1))
     certificate = formation.certificate
@@ -190,6 +191,7 @@ def no_annealing(self) -> None:
     """Start from the merge-stable partition only, so that errors are not masked by luck."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", ["pricing", "master", "choice", "branching"])
 def test_an_error_planted_in_the_search_is_caught(place, monkeypatch):
     monkeypatch.setattr(column_generation.ColumnGeneration, "_anneal", no_annealing)
