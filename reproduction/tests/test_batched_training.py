@@ -105,20 +105,20 @@ def test_local_runs_once_for_all_competition():
 @pytest.mark.slow
 def test_who_trains_until_a_round_has_the_models_of_that_round(data):
     table = small(TABLES["table4"], ("fedavg", "fedavg+ft"), benefit="everybody")
-    plan, settings = Plan(repetitions=2, steps=60), GroupSettings(data / "out", data)
+    plan, settings = Plan(repetitions=2, steps=40), GroupSettings(data / "out", data)
     assert reproduce([table], plan, settings) == []
     store, seen = CellStore(data / "out"), set()
     for _, cell, rated in at_chosen_rates(table, plan, store):
         found, decided = store.get(rated), store.get(replace(rated.base, until=None))
         seen.add(rated.until)
         if cell.variant.tuned:
-            assert found.about["rounds"] == [rated.until, 3]
+            assert found.about["rounds"] == [rated.until, 2]
             continue
         assert set(found.rounds.values()) == {rated.until}
         assert not found.curves
         for name, value in found.validation.items():
             there = dict(decided.curves[name])[rated.until]
             assert value == pytest.approx(there, abs=1e-4, nan_ok=True)
-        assert [number for number, _ in decided.curves[name]] == [1, 2, 3]
+        assert [number for number, _ in decided.curves[name]] == [1, 2]
     assert len(seen) == 1
     assert rerun(rated.digest, settings).largest_difference == 0
